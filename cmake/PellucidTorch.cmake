@@ -1,0 +1,46 @@
+# pellucid::torch: LibTorch of the torch wheel, as a target of our own.
+#
+# Not find_package(Torch): that puts the wheel's include folder first, where its old copies of fmt, pybind11 and
+# protobuf shadow the system's, and wants a CUDA toolkit for CUDA wheels. Found through PELLUCID_TORCH_DIR (the
+# folder that holds include/ and lib/) or else the Python that has torch.
+set(PELLUCID_TORCH_DIR "" CACHE PATH "The folder of the torch package: holds include/ and lib/")
+
+if(NOT PELLUCID_TORCH_DIR)
+  set(python_candidates "${Python_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/.venv/bin/python" python3)
+  foreach(python IN LISTS python_candidates)
+    if(NOT python)
+      continue()
+    endif()
+    # find_spec, not import: importing torch takes seconds.
+    execute_process(
+      COMMAND ${python} -c "import importlib.util as u, os; print(os.path.dirname(u.find_spec('torch').origin))"
+      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+    if(status EQUAL 0 AND EXISTS "${found}/lib/libtorch_cpu.so")
+      set(PELLUCID_TORCH_DIR "${found}" CACHE PATH "" FORCE)
+      break()
+    endif()
+  endforeach()
+endif()
+if(NOT EXISTS "${PELLUCID_TORCH_DIR}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR
+    "pellucid: no LibTorch found. Install it (pip install torch==2.13.0) or pass -DPELLUCID_TORCH_DIR=/path/to/torch, "
+    "the folder that holds include/ and lib/.")
+endif()
+
+if(NOT TARGET pellucid::torch)
+  add_library(pellucid::torch INTERFACE IMPORTED GLOBAL)
+  # -idirafter: the system's headers win over the wheel's copies.
+  target_compile_options(pellucid::torch INTERFACE
+    "SHELL:-idirafter ${PELLUCID_TORCH_DIR}/include"
+    "SHELL:-idirafter ${PELLUCID_TORCH_DIR}/include/torch/csrc/api/include")
+  # The guards stop the 11-second headers from creeping in: ATen/ops/<op>.h only.
+  target_compile_definitions(pellucid::torch INTERFACE AT_PER_OPERATOR_HEADERS _GLIBCXX_USE_CXX11_ABI=1)
+  set(torch_libraries
+    ${PELLUCID_TORCH_DIR}/lib/libtorch.so ${PELLUCID_TORCH_DIR}/lib/libtorch_cpu.so
+    ${PELLUCID_TORCH_DIR}/lib/libc10.so)
+  if(EXISTS ${PELLUCID_TORCH_DIR}/lib/libtorch_cuda.so)
+    list(APPEND torch_libraries ${PELLUCID_TORCH_DIR}/lib/libtorch_cuda.so ${PELLUCID_TORCH_DIR}/lib/libc10_cuda.so)
+  endif()
+  target_link_libraries(pellucid::torch INTERFACE ${torch_libraries})
+  target_link_options(pellucid::torch INTERFACE "LINKER:-rpath,${PELLUCID_TORCH_DIR}/lib")
+endif()
