@@ -2,7 +2,8 @@
 #
 # Not find_package(Torch): that puts the wheel's include folder first, where its old copies of fmt, pybind11 and
 # protobuf shadow the system's, and wants a CUDA toolkit for CUDA wheels. Found through PELLUCID_TORCH_DIR (the
-# folder that holds include/ and lib/) or else the Python that has torch.
+# folder that holds include/ and lib/) or else the Python that has torch. The installed package includes this file too.
+set(PELLUCID_TORCH_VERSION 2.13.0)
 set(PELLUCID_TORCH_DIR "" CACHE PATH "The folder of the torch package: holds include/ and lib/")
 
 if(NOT PELLUCID_TORCH_DIR)
@@ -23,8 +24,16 @@ if(NOT PELLUCID_TORCH_DIR)
 endif()
 if(NOT EXISTS "${PELLUCID_TORCH_DIR}/lib/libtorch_cpu.so")
   message(FATAL_ERROR
-    "pellucid: no LibTorch found. Install it (pip install torch==2.13.0) or pass -DPELLUCID_TORCH_DIR=/path/to/torch, "
-    "the folder that holds include/ and lib/.")
+    "pellucid: no LibTorch found. Install it (pip install torch==${PELLUCID_TORCH_VERSION}) or pass "
+    "-DPELLUCID_TORCH_DIR=/path/to/torch, the folder that holds include/ and lib/.")
+endif()
+
+# C++ interfaces of torch change with every release.
+file(STRINGS "${PELLUCID_TORCH_DIR}/version.py" found REGEX "^__version__")
+if(NOT found MATCHES "['\"]${PELLUCID_TORCH_VERSION}([+'\"]|$)")
+  message(FATAL_ERROR
+    "pellucid: ${PELLUCID_TORCH_DIR} is not torch ${PELLUCID_TORCH_VERSION} (${found}). Point PELLUCID_TORCH_DIR to "
+    "that version, or install it: pip install torch==${PELLUCID_TORCH_VERSION}.")
 endif()
 
 if(NOT TARGET pellucid::torch)
@@ -41,6 +50,7 @@ if(NOT TARGET pellucid::torch)
   if(EXISTS ${PELLUCID_TORCH_DIR}/lib/libtorch_cuda.so)
     list(APPEND torch_libraries ${PELLUCID_TORCH_DIR}/lib/libtorch_cuda.so ${PELLUCID_TORCH_DIR}/lib/libc10_cuda.so)
   endif()
-  target_link_libraries(pellucid::torch INTERFACE ${torch_libraries})
-  target_link_options(pellucid::torch INTERFACE "LINKER:-rpath,${PELLUCID_TORCH_DIR}/lib")
+  # By full path: CMake puts their folder into the run path of everything built here. --no-as-needed: libtorch_cuda
+  # registers its kernels when it is loaded; nothing refers to it by name.
+  target_link_libraries(pellucid::torch INTERFACE -Wl,--no-as-needed ${torch_libraries})
 endif()

@@ -18,9 +18,9 @@ class InternalError : public std::logic_error {
 }  // namespace pellucid
 
 /// PELLUCID_CHECK(a == b, "a is {}, b is {}", a, b)
-#define PELLUCID_CHECK(condition, ...)                                                       \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                         \
-      ::pellucid::fail_check(#condition, __FILE__, __LINE__, fmt::format(__VA_ARGS__));      \
-    }                                                                                        \
+#define PELLUCID_CHECK(condition, ...)                                                  \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]] {                                                    \
+      ::pellucid::fail_check(#condition, __FILE__, __LINE__, fmt::format(__VA_ARGS__)); \
+    }                                                                                   \
   } while (false)

@@ -1,5 +1,6 @@
 #pragma once
-// One logger to standard error. PELLUCID_LOG=debug|info|warn|error|off sets the level (default warn).
+// One logger to standard error. PELLUCID_LOG=debug|info|warn|error|off sets the level (default
+// warn).
 #include <string_view>
 
 namespace pellucid {

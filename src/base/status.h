@@ -64,8 +64,8 @@ Status error(Code code, std::string hint, fmt::format_string<Args...> what, Args
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit by design
-  Result(Status status) : value_(std::move(status)) {}      // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
+  Result(Status status) : value_(std::move(status)) {}  // NOLINT: implicit by design
 
   bool ok() const { return std::holds_alternative<T>(value_); }
   /// Only when !ok().
@@ -88,17 +88,17 @@ class [[nodiscard]] Result {
 #define PELLUCID_CONCAT(a, b) PELLUCID_CONCAT_INNER(a, b)
 
 /// Returns from the enclosing function when `expr` (a Status) is an error.
-#define PELLUCID_TRY(expr)                                      \
-  do {                                                          \
-    if (::pellucid::Status status_ = (expr); !status_.ok()) {   \
-      return status_;                                           \
-    }                                                           \
+#define PELLUCID_TRY(expr)                                    \
+  do {                                                        \
+    if (::pellucid::Status status_ = (expr); !status_.ok()) { \
+      return status_;                                         \
+    }                                                         \
   } while (false)
 
 /// PELLUCID_ASSIGN(auto file, open(path)): the value, or returns the error.
 #define PELLUCID_ASSIGN(decl, expr) \
   PELLUCID_ASSIGN_INNER(PELLUCID_CONCAT(result_, __LINE__), decl, expr)
-#define PELLUCID_ASSIGN_INNER(result, decl, expr)       \
-  auto result = (expr);                                 \
-  if (!result.ok()) return std::move(result).status();  \
+#define PELLUCID_ASSIGN_INNER(result, decl, expr)      \
+  auto result = (expr);                                \
+  if (!result.ok()) return std::move(result).status(); \
   decl = *std::move(result)

@@ -1,0 +1,7 @@
+#include "pellucid/version.h"
+
+namespace pellucid {
+
+const char* version() { return PELLUCID_VERSION; }
+
+}  // namespace pellucid
