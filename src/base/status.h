@@ -3,6 +3,7 @@
 // `Result<T>` is a value or a Status. Faults of the programmer go through base/check.h instead.
 #include <fmt/core.h>
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,15 @@ struct [[nodiscard]] Status {
 };
 
 inline Status ok_status() { return {}; }
+
+/// Carries a Status through code that can only throw (a forward pass, a callback) to the nearest
+/// seam, where it becomes a Status again.
+struct StatusError : std::exception {
+  explicit StatusError(Status s) : status(std::move(s)), text(status.message()) {}
+  const char* what() const noexcept override { return text.c_str(); }
+  Status status;
+  std::string text;
+};
 
 /// error(Code::kNotFound, "hint", "no weight named {}", name)
 template <typename... Args>

@@ -52,6 +52,9 @@ struct Job {
   std::function<at::Tensor(const std::string& key, std::vector<at::Tensor> values)> call;
   std::function<void(const TokenEvent&)> on_token;  // on the engine's thread
   CancelFlag cancelled;
+  /// Called about every 50 ms on the thread that waits for the result (Python looks for Ctrl-C
+  /// there). Must not throw.
+  std::function<void()> while_waiting;
 };
 
 struct RowResult {
@@ -104,9 +107,9 @@ class Engine {
   /// Several jobs in the same passes: every row's values are bit-equal to those of `run` alone.
   virtual std::vector<Result<JobResult>> run_together(std::vector<Job> jobs) = 0;
 
-  virtual Result<std::unique_ptr<EagerTrace>> eager(wire::Group group,
-                                                    std::function<void(const TokenEvent&)> on_token,
-                                                    CancelFlag cancelled) = 0;
+  /// `hooks.program` has one group and no nodes; of the rest `on_token`, `cancelled` and
+  /// `while_waiting` are used. The pass starts at the first site asked for.
+  virtual Result<std::unique_ptr<EagerTrace>> eager(Job hooks) = 0;
 
   /// A model part outside any trace: "unembed" or "ln_final" of any [..., d_model].
   virtual Result<at::Tensor> part(const std::string& name, const at::Tensor& x) = 0;

@@ -37,6 +37,9 @@ struct PlanOptions {
   /// Shape and dtype of a weight by canonical name, without loading anything (kWeight nodes).
   std::function<Result<at::Tensor>(const std::string&)> weight;
   int64_t context_length = 0;
+  /// Groups that would make the prompts of a wave longer than this go to a later one; 0: no limit. A
+  /// group alone may exceed it.
+  int64_t tokens_per_wave_max = 0;
   Limits limits;
 };
 
