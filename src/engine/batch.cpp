@@ -1,12 +1,11 @@
 #include "engine/batch.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 
 #include "engine/pass.h"
+#include "engine/steps.h"
 
 namespace pellucid::engine {
 namespace {
@@ -88,15 +87,6 @@ void share_prefixes(std::vector<PassGroup>& groups) {
   }
 }
 
-/// The tokens [first, end) of every row.
-std::vector<int64_t> prompt_piece(const GroupState& group, int64_t first, int64_t end) {
-  std::vector<int64_t> out;
-  for (const RowState& row : group.rows) {
-    out.insert(out.end(), row.tokens.begin() + first, row.tokens.begin() + end);
-  }
-  return out;
-}
-
 /// Feeds all but the last piece of long prompts whose step 0 no program looks at.
 void prefill_ahead(const Context& context, int wave, std::vector<GroupState>& groups) {
   const int64_t chunk = context.options.prefill_chunk;
@@ -122,92 +112,35 @@ void prefill_ahead(const Context& context, int wave, std::vector<GroupState>& gr
   }
 }
 
-void emit(const GroupState& group, int row, int64_t token, std::string text) {
-  if (!group.job->job.on_token) return;
-  group.job->job.on_token(
-      {group.group, row, token, std::move(text), group.rows[static_cast<size_t>(row)].result.ended});
-}
-
-/// Samples each row's next token, ends rows and the group.
-void sample(const Context& context, PassGroup& pass) {
-  GroupState& group = *pass.state;
-  const at::Tensor logits_BV = pass.last_logits_BV.to(at::kFloat).contiguous();
-  const std::vector<int64_t> eos = context.tokenizer->eos_ids();
-  for (size_t r = 0; r < group.rows.size(); ++r) {
-    RowState& row = group.rows[r];
-    const float* data = logits_BV.const_data_ptr<float>() + static_cast<int64_t>(r) * logits_BV.size(1);
-    Result<int64_t> next =
-        row.sampler.next({data, static_cast<size_t>(logits_BV.size(1))}, row.tokens);
-    if (!next.ok()) throw StatusError(std::move(next).status().at(group.spec->where));
-    row.tokens.push_back(*next);
-    if (row.ended) continue;  // the group goes on for its other rows; what follows is not reported
-    row.result.tokens.push_back(*next);
-    const bool at_eos =
-        group.spec->stop_at_eos && std::find(eos.begin(), eos.end(), *next) != eos.end();
-    std::string text = at_eos ? "" : row.text.push(*next);
-    if (at_eos) {
-      row.result.ended = "eos";
-    } else if (row.text.stopped()) {
-      row.result.ended = "stop";
-    } else if (static_cast<int64_t>(row.result.tokens.size()) == group.spec->max_new_tokens) {
-      row.result.ended = "length";
-    }
-    row.ended = !row.result.ended.empty();
-    if (row.ended) text += row.text.flush();
-    emit(group, static_cast<int>(r), *next, std::move(text));
-  }
-}
-
 void close_group(GroupState& group) {
-  group.ended = true;
   group.job->run->group_ended(group.group, group.next_step - 1);
-  GroupResult& result = group.job->result.groups[static_cast<size_t>(group.group)];
-  result.steps_run = group.next_step;
-  for (RowState& row : group.rows) {
-    if (group.generates() && !row.ended) row.result.ended = "cancelled";
-    row.result.text = row.text.text();
-    result.rows.push_back(std::move(row.result));
-  }
-  group.cache.reset();
+  group.job->result.groups[static_cast<size_t>(group.group)] = take_result(group);
 }
 
-/// Takes the groups through one pass of `step` and closes those that have ended.
+/// Takes the groups through one pass and closes those that have ended.
 void advance(const Context& context, int wave, std::vector<PassGroup>& passes) {
   run_pass(context, wave, passes);
   for (PassGroup& pass : passes) {
-    GroupState& group = *pass.state;
-    group.past += pass.seq;
-    if (group.cache != nullptr) group.cache->length = group.past;
-    ++group.next_step;
-    if (!group.job->live()) continue;
     try {
-      if (group.generates()) sample(context, pass);
+      finish_step(context, pass);
     } catch (...) {
-      group.job->failure = status_of_exception();
-      continue;
+      pass.state->job->failure = status_of_exception();
     }
-    const bool all_ended = std::all_of(group.rows.begin(), group.rows.end(),
-                                       [](const RowState& row) { return row.ended; });
-    if (!group.generates() || all_ended) close_group(group);
+    if (pass.state->ended && pass.state->job->live()) close_group(*pass.state);
   }
 }
 
 void run_wave(const Context& context, int wave, std::vector<GroupState>& groups) {
   prefill_ahead(context, wave, groups);
-  for (int step = 0;; ++step) {
+  for (bool first = true;; first = false) {
     std::vector<PassGroup> passes;
     for (GroupState& group : groups) {
       if (group.ended || !group.job->live()) continue;
       if (group.job->cancelled()) continue;
-      const int64_t length = static_cast<int64_t>(group.rows.front().tokens.size());
-      passes.push_back({.state = &group,
-                        .tokens = prompt_piece(group, group.past, length),
-                        .seq = length - group.past,
-                        .step = step,
-                        .last_logits_BV = {}});
+      passes.push_back(next_pass(group));
     }
     if (passes.empty()) break;
-    if (step == 0 && context.options.share_prefixes) share_prefixes(passes);
+    if (first && context.options.share_prefixes) share_prefixes(passes);
     advance(context, wave, passes);
   }
 }
@@ -247,7 +180,8 @@ std::vector<Result<JobResult>> run_batch(const Context& context, std::vector<Job
       if (!state->live() || wave >= state->plan->num_waves()) continue;
       for (size_t group = 0; group < state->plan->program().groups.size(); ++group) {
         if (state->plan->wave_of(static_cast<int>(group)) == wave) {
-          groups.push_back(make_group_state(context, *state, static_cast<int>(group)));
+          groups.push_back(make_group_state(context, *state, state->plan->program().groups[group],
+                                            static_cast<int>(group)));
         }
       }
     }

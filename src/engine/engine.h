@@ -27,6 +27,8 @@ struct EngineOptions {
   /// Prompts longer than this are prefilled piece by piece; 0: whole. A program that uses sites of
   /// step 0 sees whole prompts always, so its groups are never cut.
   int64_t prefill_chunk = 0;
+  /// Tokens that end a row.
+  std::vector<int64_t> eos_ids;
   /// Rows of the same tokens share the pass below their first write.
   bool share_prefixes = true;
   program::Limits limits;

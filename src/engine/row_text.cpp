@@ -23,7 +23,11 @@ RowText::RowText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<s
   std::erase(stop_, "");
 }
 
-std::string RowText::push(int64_t token) { return release(decoder_.push(token), false); }
+std::string RowText::push(int64_t token) {
+  Result<std::string> piece = decoder_.push(token);
+  if (!piece.ok()) throw StatusError(std::move(piece).status());
+  return release(*std::move(piece), false);
+ }
 
 std::string RowText::flush() { return release(decoder_.flush(), true); }
 

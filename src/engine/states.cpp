@@ -45,11 +45,12 @@ Status check_group(const Context& context, const wire::Group& group) {
   return ok_status();
 }
 
-GroupState make_group_state(const Context& context, JobState& job, int group) {
+GroupState make_group_state(const Context& context, JobState& job, const wire::Group& spec,
+                            int group) {
   GroupState state;
   state.job = &job;
   state.group = group;
-  state.spec = &job.plan->program().groups[static_cast<size_t>(group)];
+  state.spec = &spec;
   state.prompt_length = static_cast<int64_t>(state.spec->tokens.front().size());
   for (size_t row = 0; row < state.spec->tokens.size(); ++row) {
     state.rows.push_back(RowState{state.spec->tokens[row],

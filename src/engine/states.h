@@ -55,6 +55,8 @@ struct Context {
 /// longer than the context (both numbers).
 Status check_group(const Context& context, const wire::Group& group);
 
-GroupState make_group_state(const Context& context, JobState& job, int group);
+/// `spec` must outlive the state.
+GroupState make_group_state(const Context& context, JobState& job, const wire::Group& spec,
+                            int group);
 
 }  // namespace pellucid::engine
