@@ -48,7 +48,10 @@ function(pellucid_layer_target target torch)
   pellucid_compile_options(${target})
   if(torch)
     target_compile_definitions(${target} PRIVATE TORCH_ASSERT_ONLY_METHOD_OPERATORS)
-    pellucid_torch_pch(${target})
+    get_target_property(type ${target} TYPE)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR NOT type STREQUAL "EXECUTABLE")  # clang: -fPIE refuses one of -fPIC
+      pellucid_torch_pch(${target})
+    endif()
   endif()
 endfunction()
 

@@ -6,7 +6,10 @@
 set(PELLUCID_TORCH_VERSION 2.13.0)
 set(PELLUCID_TORCH_DIR "" CACHE PATH "The folder of the torch package: holds include/ and lib/")
 
-if(NOT PELLUCID_TORCH_DIR)
+# What was found by itself the last time is looked for again: a pip build's torch lies in a folder that vanishes.
+if(NOT PELLUCID_TORCH_DIR OR "${PELLUCID_TORCH_DIR}" STREQUAL "${PELLUCID_TORCH_FOUND}")
+  unset(PELLUCID_TORCH_DIR CACHE)
+  set(PELLUCID_TORCH_DIR "" CACHE PATH "The folder of the torch package: holds include/ and lib/")
   set(python_candidates "${Python_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/.venv/bin/python" python3)
   foreach(python IN LISTS python_candidates)
     if(NOT python)
@@ -17,7 +20,8 @@ if(NOT PELLUCID_TORCH_DIR)
       COMMAND ${python} -c "import importlib.util as u, os; print(os.path.dirname(u.find_spec('torch').origin))"
       OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
     if(status EQUAL 0 AND EXISTS "${found}/lib/libtorch_cpu.so")
-      set(PELLUCID_TORCH_DIR "${found}" CACHE PATH "" FORCE)
+      set(PELLUCID_TORCH_DIR "${found}" CACHE PATH "The folder of the torch package" FORCE)
+      set(PELLUCID_TORCH_FOUND "${found}" CACHE INTERNAL "PELLUCID_TORCH_DIR as found without being told")
       break()
     endif()
   endforeach()

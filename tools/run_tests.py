@@ -15,7 +15,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,19 +69,24 @@ def environment(options: Options) -> dict[str, str]:
 
 
 def run_logged(name: str, command: list[str], options: Options) -> tuple[int, str]:
-    """Runs `command` with its output in build/logs/test-<name>.log; returns its status and output."""
+    """Runs `command` with its output in build/logs/test-<name>.log; returns its status and output.
+    One that hangs for an hour is killed and has the status 124."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"test-{name}.log"
     with log.open("wb") as out:
-        process = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=environment(options),
-        )
-    return process.returncode, log.read_text(encoding="utf-8", errors="replace")
+        try:
+            status = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=environment(options),
+                timeout=3600 + 60 * options.minutes,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = 124
+    return status, log.read_text(encoding="utf-8", errors="replace")
 
 
 def tail(text: str, lines: int = 60) -> list[str]:
@@ -115,7 +121,7 @@ def doctest_jobs(options: Options) -> list[Job]:
     if not listing.exists():
         return []
     executables = [Path(line) for line in listing.read_text().split() if line]
-    return [lambda path=path: run_doctest(path, options) for path in executables]  # type: ignore[misc]
+    return [partial(run_doctest, path, options) for path in executables]
 
 
 # ---- pytest
@@ -133,7 +139,7 @@ def pytest_filter(only: str) -> list[str]:
     return ["-k", " and ".join(words)] if words else []
 
 
-def run_pytest(name: str, files: list[Path], options: Options, extra: list[str]) -> Outcome:
+def run_pytest(name: str, files: list[Path], options: Options) -> Outcome:
     outcome = Outcome(name)
     report = LOGS / f"test-{name}.xml"
     report.unlink(missing_ok=True)
@@ -143,7 +149,6 @@ def run_pytest(name: str, files: list[Path], options: Options, extra: list[str])
         "-p",
         "no:cacheprovider",
         *pytest_filter(options.only),
-        *extra,
     ]
     command += [str(path.relative_to(ROOT)) for path in files]
     status, output = run_logged(name, command, options)
@@ -169,7 +174,6 @@ def pytest_jobs(
     options: Options,
     folder: str = "tests",
     without: tuple[str, ...] = ("matrix", "gpu"),
-    extra: list[str] | None = None,
 ) -> list[Job]:
     root = ROOT / folder
     files = [
@@ -178,10 +182,8 @@ def pytest_jobs(
         if not set(path.relative_to(root).parts) & set(without)
     ]
     return [
-        lambda i=i, shard=shard: run_pytest(
-            f"pytest-{root.name}-{i + 1}", shard, options, extra or []
-        )  # type: ignore[misc]
-        for i, shard in enumerate(shards(files, PROCESSES))
+        partial(run_pytest, f"pytest-{root.name}-{number}", shard, options)
+        for number, shard in enumerate(shards(files, PROCESSES), 1)
     ]
 
 
@@ -196,28 +198,27 @@ def run_fuzzer(target: Path, seconds: int, options: Options) -> Outcome:
     found.mkdir(parents=True, exist_ok=True)
     grown.mkdir(parents=True, exist_ok=True)
     seeds = [str(path) for path in (ROOT / "src").glob(f"*/fuzz/corpus/{target.name}")]
-    command = [
-        str(target),
-        f"-max_total_time={seconds}",
-        f"-seed={options.seed % 2**31 or 1}",
-        "-timeout=10",
-    ]
-    command += [
-        "-rss_limit_mb=3000",
-        "-print_final_stats=1",
-        f"-artifact_prefix={found}/",
-        str(grown),
-        *seeds,
-    ]
+    command = [str(target), f"-max_total_time={seconds}", f"-seed={options.seed % 2**31 or 1}"]
+    command += ["-timeout=10", "-rss_limit_mb=3000", "-print_final_stats=1"]
+    command += [f"-artifact_prefix={found}/", str(grown), *seeds]
     status, output = run_logged(target.name, command, options)
-    outcome.passed, outcome.failed = (1, 0) if status == 0 else (0, 1)
+    if status != 0:
+        outcome.failed = 1
+        outcome.notes = [f"the input that did it is in {found}", *fuzzer_complaint(output)]
+        return outcome
+    outcome.passed = 1
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", output)
-    outcome.notes = (
-        [f"{runs[1] if runs else '?'} inputs"]
-        if status == 0
-        else [f"inputs in {found}", *tail(output)]
-    )
+    outcome.notes = [f"{runs[1] if runs else '?'} inputs"]
     return outcome
+
+
+def fuzzer_complaint(output: str) -> list[str]:
+    """The sanitizer's error and stack without its map of the memory around."""
+    lines = output.splitlines()
+    first = next(
+        (i for i, line in enumerate(lines) if "ERROR" in line or "runtime error" in line), -25
+    )
+    return lines[first:][:25]
 
 
 def fuzz_jobs(options: Options) -> list[Job]:
@@ -230,7 +231,7 @@ def fuzz_jobs(options: Options) -> list[Job]:
     targets = [Path(line) for line in listing.read_text().split()]
     targets = [target for target in targets if not options.only or options.only in target.name]
     each = max(1, options.seconds * PROCESSES // max(1, len(targets)))
-    return [lambda target=target: run_fuzzer(target, each, options) for target in targets]  # type: ignore[misc]
+    return [partial(run_fuzzer, target, each, options) for target in targets]
 
 
 # ---- checks
@@ -244,7 +245,7 @@ def run_check(name: str, command: list[str], options: Options) -> Outcome:
 
 
 def layers_job(options: Options) -> Job:
-    return lambda: run_check("layers", [sys.executable, "tools/check_layers.py"], options)
+    return partial(run_check, "layers", [sys.executable, "tools/check_layers.py"], options)
 
 
 def build(preset: str, targets: list[str]) -> Outcome:
@@ -294,17 +295,11 @@ def test(options: Options) -> list[Outcome]:
 
 
 def check(options: Options) -> list[Outcome]:
-    static = [
-        (name, [sys.executable, "tools/lint.py", name])
-        for name in ("cpp-format", "python-format", "python-lint", "types", "tidy")
-    ]
-    outcomes = run_all(
-        [
-            lambda name=name, command=command: run_check(name, command, options)
-            for name, command in static
-        ]
-    )  # type: ignore[misc]
-    return outcomes + test(options)
+    names = ("cpp-format", "python-format", "python-lint", "types", "tidy")
+    lint = [sys.executable, "tools/lint.py"]
+    return run_all([partial(run_check, name, [*lint, name], options) for name in names]) + test(
+        options
+    )
 
 
 def matrix(options: Options) -> list[Outcome]:
@@ -324,12 +319,10 @@ def soak(options: Options) -> list[Outcome]:
     for preset in ("asan", "tsan"):
         outcomes.append(build(preset, []))
         print_outcome(outcomes[-1])
-        outcomes += run_all(doctest_jobs(Options(**vars(options) | {"preset": preset})))
+        outcomes += run_all(doctest_jobs(replace(options, preset=preset)))
     outcomes += run_all([layers_job(options), *pytest_jobs(options), *doctest_jobs(options)])
     outcomes += matrix(options)
-    return outcomes + run_all(
-        fuzz_jobs(Options(**vars(options) | {"seconds": 60 * options.minutes}))
-    )
+    return outcomes + run_all(fuzz_jobs(replace(options, seconds=60 * options.minutes)))
 
 
 def parse(arguments: list[str]) -> tuple[str, Options]:
