@@ -1,0 +1,175 @@
+"""The tokenizer equals Hugging Face `tokenizers`: ids, offsets, decoding, streaming.
+
+Needs build/dev/text_driver (or PELLUCID_BUILD) and the SmolLM2 files in PELLUCID_MODELS; every string goes to both.
+"""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("PELLUCID_BUILD", ROOT / "build/dev"))
+MODELS = pathlib.Path(os.environ.get("PELLUCID_MODELS", "~/.cache/pellucid/models")).expanduser()
+SMOLLM2 = MODELS / "smollm2-135m"
+
+SPECIAL_TEXT = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<reponame>", "<empty_output>", "<|im_",
+                "start|>", "<tool>", "<mask>", "word", "<|im_start|>user\n"]
+ALPHABETS = [
+    "abcdefghijklmnopqrstuvwxyz ", "ABCXYZ abc'stremldv", "0123456789", " \t\n\r\v\f", "'\"`.,;:!?-_()[]{}<>|/\\@#$%^&*+=~",
+    "äöüßéèñçøåæœžšč ÀÉÎÕÜ", "абвгдежзийклмнопрстуфхцчшщъыьэюя ", "αβγδεζηθικλμνξοπρστυφχψω ", "אבגדהוזחטיכלמנסעפצקרשת ",
+    "ابتثجحخدذرزسشصضطظعغفقكلمنهوي ", "कखगघङचछजझञािीुूेैोौ्ंः ", "กขคงจฉชซ้่๊๋ัาิี ", "你好世界中文漢字日本語。、「」", "ひらがなカタカナー・",
+    "안녕하세요한국어 ", "აბგდევზთ ", "አማርኛ ", "ខ្មែរ ", "១២៣٤٥٦७८९Ⅷ½²①", "\u0300\u0301\u0308\u20dd\u200d\u200c\ufe0f",
+    "\u00a0\u1680\u180e\u2000\u2009\u2028\u2029\u202f\u205f\u3000\ufeff\u0085\u200b", "👍🏽👨‍👩‍👧‍👦🇫🇷🏳️‍🌈😀❤️☝🏿🧑‍💻", "∑∫√≠≤∞→←⇒ℝℂ€£¥₿©®™",
+    "".join(map(chr, range(32))) + "\x7f\x80\x9f", "𐍈𝔸𝟙𒀀𓂀\U0001ecb0\U00011de1\U00016ff4\U0001e5d0\U00040000\U0010ffff\ue000\uffff",
+]
+HAND_PICKED = [
+    "", " ", "  ", "\n", "\n\n", " \n ", "a", " a", "  a", "   a b  c   ", "The capital of France is Paris.", "I'm, you're, we'll, it's'S",
+    "it''s 'twas 'd'll", "1234567890" * 30, "0" * 1000, "3.14159e-10", "1,234,567.89", "x=1;y = 22 ;z= 333", "a" * 5000, " " * 3000,
+    "\t" * 100 + "x", "ab" * 3000, "\n" * 999 + "x", "…" * 500, "👍" * 400, "e\u0301" * 300, "ﷺ" * 100, "\x00\x01\x04\x06\x13\x1d", "a\x04b\x06c",
+    "<|im_start|>user\nHi<|im_end|>\n", "<|im_start|><|im_start|>", "  <|im_end|>  ", "<|im_start", "<<|im_end|>>", "a<repo_name>b",
+    "def f(x):\n    return x ** 2\n\n\nprint(f(3))", "{\"a\": [1, 2.5, null], \"b\": \"\\u00e9\"}", "https://example.org/a?b=c&d=%20#e",
+    "Ġ Ċ âĢĻ Ã©", "\ufeffBOM", "a\u200bb", "a\u180eb", "\u180e x", "ſ 'ſ İ ı K", "\U0001e5d0\U0001e5d1 x", "\U00011de1\U00016ff4 1",
+    "Ⅻ ½ ² ٣ ७ 〇 一", "नमस्ते दुनिया", "สวัสดีชาวโลก", "مرحبا بالعالم", "שלום עולם", "Привет, мир!", "你好,世界!", "こんにちは世界", "안녕 세상",
+    "<tool>x</tool> <mask>  y", " sub word words sword word", "<mask><mask> <tool>", "\u3000<tool>\u3000<mask>\u3000",
+]
+CORPUS = [s for s in HAND_PICKED if s] + ["The Eiffel Tower is in Paris and it's 330 metres tall."] * 20 + [
+    "Tokenizers cut words into pieces, and pieces into bytes.", "don't can't won't I'll we've they're she'd"] * 5
+
+
+def characters():
+    return st.one_of(*[st.text(st.sampled_from(a), min_size=1, max_size=12) for a in ALPHABETS],
+                     st.text(min_size=1, max_size=12), st.sampled_from(SPECIAL_TEXT), st.sampled_from([" ", "  ", "\n", "\n\n "]))
+
+
+STRINGS = st.lists(characters(), min_size=0, max_size=8).map("".join).filter(
+    lambda s: not any(0xD800 <= ord(c) < 0xE000 for c in s))
+
+
+class Driver:
+    def __init__(self, **load):
+        program = BUILD / "text_driver"
+        if not program.exists():
+            pytest.fail(f"{program} is missing: cmake --build build/dev --target text_driver")
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.loaded = self.ask(op="load", **load)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def to_characters(text, ranges):
+    """Byte ranges, widened to whole characters, as `tokenizers` counts."""
+    first, after = [], [0]
+    for k, c in enumerate(text):
+        first += [k] * len(c.encode())
+        after += [k + 1] * len(c.encode())
+    first.append(len(text))
+    return [(first[b], after[e]) if e > b else (first[b], first[b]) for b, e in ranges]
+
+
+def check(driver, reference, text):
+    """Equal ids, offsets, decoding; returns how many bytes had no token."""
+    want = reference.encode(text)
+    got = driver.ask(op="encode", text=text)
+    assert "error" not in got, (text, got)
+    assert got["ids"] == want.ids, text
+    if not got["dropped"]:  # the reference's offsets slip behind bytes that have no token
+        assert to_characters(text, got["ranges"]) == want.offsets, text
+    assert got["decoded"] == reference.decode(want.ids, skip_special_tokens=False), text
+    assert got["plain"] == reference.decode(want.ids, skip_special_tokens=True), text
+    assert got["streamed"] == got["decoded"], text
+    return got["dropped"]
+
+
+def smollm2(tmp_path):
+    return (Tokenizer.from_file(str(SMOLLM2 / "tokenizer.json")),
+            Driver(tokenizer=str(SMOLLM2 / "tokenizer.json"), config=str(SMOLLM2 / "tokenizer_config.json")))
+
+
+def smollm2_gguf(tmp_path):
+    from gguf import GGUFReader
+    fields = GGUFReader(MODELS / "smollm2-135m-q4_1.gguf").fields
+    ggml = {k: fields["tokenizer.ggml." + k].contents() for k in ("tokens", "token_type", "merges", "pre")}
+    return (Tokenizer.from_file(str(SMOLLM2 / "tokenizer.json")),
+            Driver(tokens=ggml["tokens"], token_types=ggml["token_type"], merges=ggml["merges"], pre=ggml["pre"]))
+
+
+def trained(pre_tokenizer, vocab_size=600, post=None, alphabet=True, added=(), **model):
+    def make(tmp_path):
+        tokenizer = Tokenizer(models.BPE(**model))
+        tokenizer.pre_tokenizer = pre_tokenizer
+        tokenizer.decoder = decoders.ByteLevel()
+        if post is not None:
+            tokenizer.post_processor = post
+        tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
+            vocab_size=vocab_size, special_tokens=["<|endoftext|>", "<unk>"], show_progress=False,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if alphabet else []))
+        tokenizer.add_tokens(list(added))
+        path = tmp_path / "tokenizer.json"
+        tokenizer.save(str(path))
+        return Tokenizer.from_file(str(path)), Driver(tokenizer=str(path))
+    return make
+
+
+byte_level = pre_tokenizers.ByteLevel
+sequence = pre_tokenizers.Sequence
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\P{L}\S?|[\w&&]" [:-7]
+ADDED = [AddedToken("<tool>", rstrip=True, lstrip=True), AddedToken("<mask>", lstrip=True, special=True, normalized=False),
+         AddedToken("word", single_word=True), AddedToken("<|im_start|>", special=True), AddedToken("<|im_start|>user\n")]
+# GPT-2's own tokenizer.json is the first; the others vary one construct each.
+TOKENIZERS = {
+    "smollm2": smollm2,
+    "smollm2_gguf": smollm2_gguf,
+    "gpt2": trained(byte_level(add_prefix_space=False), post=processors.ByteLevel(trim_offsets=False), added=ADDED),
+    "prefix_space": trained(byte_level(add_prefix_space=True), added=ADDED),
+    "digits": trained(sequence([pre_tokenizers.Digits(False), byte_level(True, use_regex=True)])),
+    "unk": trained(byte_level(False), alphabet=False, vocab_size=150, unk_token="<unk>"),
+    "fuse_unk": trained(byte_level(False), alphabet=False, vocab_size=150, unk_token="<unk>", fuse_unk=True),
+    "llama3": trained(sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"), byte_level(False, use_regex=False)]),
+                      ignore_merges=True,
+                      post=processors.TemplateProcessing(single="<|endoftext|> $A <unk>", special_tokens=[
+                          ("<|endoftext|>", 0), ("<unk>", 1)])),
+    "cased": trained(sequence([pre_tokenizers.Split(Regex(CASED), "isolated"), byte_level(False)])),
+    "default_pre": trained(sequence([pre_tokenizers.Split(Regex(p), "isolated") for p in (
+        r"[\p{P}\$\+<=>\^~\|]+", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)", r"\p{N}+",
+        r"[0-9][0-9][0-9]")] + [byte_level(False, use_regex=False)])),
+    **{f"split_{b}_{i}": trained(sequence([pre_tokenizers.Split(Regex(r"\s|\d+|(?=\p{Lu})"), b, invert=i),
+                                           pre_tokenizers.Split(" ", "merged_with_next"), byte_level(False)]))
+       for b in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous") for i in (False, True)},
+}
+FULL = ("smollm2", "smollm2_gguf", "gpt2")  # these see at least 5,000 strings each
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_equal_to_tokenizers(name, tmp_path):
+    reference, driver = TOKENIZERS[name](tmp_path)
+    assert "error" not in driver.loaded, driver.loaded
+    seen = set()
+
+    @settings(max_examples=5200 if name in FULL else 450, derandomize=True, database=None, deadline=None,
+              suppress_health_check=list(HealthCheck))
+    @given(STRINGS)
+    def strings(texts):
+        for text in texts:
+            if text not in seen:
+                check(driver, reference, text)
+                seen.add(text)
+
+    for text in HAND_PICKED + CORPUS:
+        check(driver, reference, text)
+        seen.add(text)
+    strings()
+    driver.close()
+    assert len(seen) > (5000 if name in FULL else 400), len(seen)
