@@ -99,7 +99,7 @@ Status BpeTokenizer::encode_words(std::string_view text, size_t offset, Encoding
     for (const BpeSymbol& symbol : symbols) {
       out.ids.push_back(symbol.id);
       const size_t begin = symbol.begin - std::min(shift, symbol.begin);
-      const size_t end = std::max(symbol.end - shift, begin);
+      const size_t end = std::max<size_t>(symbol.end - shift, 1);
       out.ranges.push_back({offset + word.begin + begin, offset + word.begin + end});
     }
   }

@@ -149,8 +149,7 @@ Status PreTokenizer::split(std::string_view text, std::vector<Word>& words) cons
         pieces = apply(std::move(pieces), split->behavior, split->invert);
       } else {
         const auto& byte_level = std::get<ByteLevelStep>(step);
-        if (byte_level.add_prefix_space &&
-            !contains(space_set(), utf8_step(piece_text).code_point)) {
+        if (byte_level.add_prefix_space && piece_text.front() != ' ') {
           with_space = " ";
           with_space += piece_text;
           piece_text = with_space;

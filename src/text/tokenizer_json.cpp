@@ -1,4 +1,6 @@
 // tokenizer.json and tokenizer_config.json of Hugging Face folders. Every key is known or refused.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -44,7 +46,7 @@ Status only_keys(const Json& json, std::string_view where,
                  std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      return unsupported(std::string(where) + "." + brief(key));
+      return unsupported(fmt::format("{}.{}", where, brief(key)));
     }
   }
   return ok_status();
@@ -259,7 +261,7 @@ Result<std::optional<int64_t>> special_id(const Json& config, const char* key,
   }
   const auto found = parts.vocabulary.find(text);
   if (found == parts.vocabulary.end()) {
-    return corrupt(std::string(key) + " `" + brief(text) + "` is not in the vocabulary");
+    return corrupt(fmt::format("{} `{}` is not in the vocabulary", key, brief(text)));
   }
   return std::optional<int64_t>(found->second);
 }
@@ -284,7 +286,9 @@ Status read_chat_template(const Json& value, TokenizerParts& parts) {
 Status read_config(const Json& config, TokenizerParts& parts) {
   PELLUCID_ASSIGN(parts.bos, special_id(config, "bos_token", parts));
   PELLUCID_ASSIGN(parts.eos, special_id(config, "eos_token", parts));
-  PELLUCID_ASSIGN(parts.unk, special_id(config, "unk_token", parts));
+  if (!field(config, "unk_token").is_null()) {
+    PELLUCID_ASSIGN(parts.unk, special_id(config, "unk_token", parts));
+  }
   PELLUCID_ASSIGN(parts.pad, special_id(config, "pad_token", parts));
   PELLUCID_TRY(read_chat_template(field(config, "chat_template"), parts));
   // Either flag replaces the post-processor, as in transformers.
@@ -305,8 +309,9 @@ Status read_config(const Json& config, TokenizerParts& parts) {
       return t.content == content && std::to_string(t.id) == id;
     });
     if (!known) {
-      return unsupported("added_tokens_decoder of tokenizer_config.json has `" + brief(content) +
-                         "`, tokenizer.json has not");
+      return unsupported(fmt::format(
+          "added_tokens_decoder of tokenizer_config.json has `{}`, tokenizer.json has not",
+          brief(content)));
     }
   }
   return ok_status();
@@ -328,7 +333,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(
   }
   PELLUCID_ASSIGN(const std::string decoder, text_of(field(json, "decoder"), "type"));
   if (decoder != "ByteLevel") {
-    return unsupported("decoder " + (decoder.empty() ? std::string("null") : brief(decoder)));
+    return unsupported(fmt::format("decoder {}", decoder.empty() ? "null" : brief(decoder)));
   }
   TokenizerParts parts;
   PELLUCID_TRY(read_model(field(json, "model"), parts));

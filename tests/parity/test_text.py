@@ -1,6 +1,6 @@
 """The tokenizer equals Hugging Face `tokenizers`: ids, offsets, decoding, streaming.
 
-Needs build/dev/text_driver (or PELLUCID_BUILD) and the SmolLM2 files in PELLUCID_MODELS; every string goes to both.
+Needs text_driver (in PELLUCID_BUILD, default build/dev) and the SmolLM2 files in PELLUCID_MODELS; every string goes to both.
 """
 import json
 import os
@@ -52,7 +52,7 @@ STRINGS = st.lists(characters(), min_size=0, max_size=8).map("".join).filter(
 
 class Driver:
     def __init__(self, **load):
-        program = BUILD / "text_driver"
+        program = BUILD / "tests/parity/text_driver"
         if not program.exists():
             pytest.fail(f"{program} is missing: cmake --build build/dev --target text_driver")
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -75,7 +75,7 @@ def to_characters(text, ranges):
         first += [k] * len(c.encode())
         after += [k + 1] * len(c.encode())
     first.append(len(text))
-    return [(first[b], after[e]) if e > b else (first[b], first[b]) for b, e in ranges]
+    return [(first[b], after[e]) if e > b else (0, 0) for b, e in ranges]
 
 
 def check(driver, reference, text):
@@ -125,7 +125,7 @@ def trained(pre_tokenizer, vocab_size=600, post=None, alphabet=True, added=(), *
 byte_level = pre_tokenizers.ByteLevel
 sequence = pre_tokenizers.Sequence
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\P{L}\S?|[\w&&]" [:-7]
+CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|\P{L}\S?"
 ADDED = [AddedToken("<tool>", rstrip=True, lstrip=True), AddedToken("<mask>", lstrip=True, special=True, normalized=False),
          AddedToken("word", single_word=True), AddedToken("<|im_start|>", special=True), AddedToken("<|im_start|>user\n")]
 # GPT-2's own tokenizer.json is the first; the others vary one construct each.
@@ -161,11 +161,10 @@ def test_equal_to_tokenizers(name, tmp_path):
     @settings(max_examples=5200 if name in FULL else 450, derandomize=True, database=None, deadline=None,
               suppress_health_check=list(HealthCheck))
     @given(STRINGS)
-    def strings(texts):
-        for text in texts:
-            if text not in seen:
-                check(driver, reference, text)
-                seen.add(text)
+    def strings(text):
+        if text not in seen:
+            check(driver, reference, text)
+            seen.add(text)
 
     for text in HAND_PICKED + CORPUS:
         check(driver, reference, text)
