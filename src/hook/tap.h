@@ -69,10 +69,16 @@ class Taps {
  private:
   static constexpr uint64_t bit(Site site) { return uint64_t{1} << static_cast<int>(site); }
   uint64_t mask(int layer) const {
+#ifdef PELLUCID_NO_TAPS
+    return 0;
+#endif
     if (listener_ == nullptr) return 0;
     return layer < 0 ? global_ : layers_[layer];
   }
   uint64_t beside(const std::vector<uint64_t>& masks, int layer, int group) const {
+#ifdef PELLUCID_NO_TAPS
+    return 0;
+#endif
     if (listener_ == nullptr) return 0;
     return masks[static_cast<size_t>(layer) * num_groups_ + group];
   }
