@@ -14,7 +14,7 @@ namespace pellucid::model {
 /// Keys and values of one group. Owned by the engine's session, filled by the model.
 struct KvCache {
   struct Layer {
-    at::Tensor k_BKPH, v_BKPH;  // capacity along P grows; the first `length` positions are valid
+    at::Tensor k_BPKH, v_BPKH;  // P: capacity, grows; the first `length` positions are valid
   };
   std::vector<Layer> layers;
   int64_t length = 0;    // positions filled in every layer: moved forward by the engine after a pass

@@ -1,0 +1,77 @@
+#include "model/weights.h"
+
+#include <set>
+
+#include "base/nearest.h"
+#include "hook/glob.h"
+
+namespace pellucid::model {
+namespace {
+
+std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Status check_shape(const tensor::ModelFiles& files, const WeightPlan& plan) {
+  const auto* info = files.weights->find(plan.source);
+  if (info == nullptr) {
+    return error(Code::kNotFound, did_you_mean(plan.source, files.weights->names()),
+                 "{} has no tensor {}", files.path.string(), plan.source);
+  }
+  if (info->shape == plan.shape) return ok_status();
+  return error(Code::kShapeMismatch, "the weights do not belong to this config",
+               "{}: {} is {}, its config says {}", files.path.string(), plan.source,
+               shape_text(info->shape), shape_text(plan.shape));
+}
+
+Status refuse_others(const tensor::ModelFiles& files, std::span<const WeightPlan> plans,
+                     std::span<const std::string_view> ignorable) {
+  std::set<std::string_view> planned;
+  for (const WeightPlan& plan : plans) planned.insert(plan.source);
+  for (const std::string& name : files.weights->names()) {
+    if (planned.contains(name)) continue;
+    bool ignored = false;
+    for (const std::string_view pattern : ignorable) {
+      ignored = ignored || hook::glob_match(pattern, name);
+    }
+    if (ignored) continue;
+    return error(Code::kUnsupported, "it would change what the model computes",
+                 "{}: unknown tensor {}", files.path.string(), name);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+at::Tensor deinterleave(const at::Tensor& rows, int64_t num_heads) {
+  const int64_t width = rows.size(0) / num_heads;
+  std::vector<int64_t> pairs{num_heads, width / 2, 2};
+  pairs.insert(pairs.end(), rows.sizes().begin() + 1, rows.sizes().end());
+  return rows.reshape(pairs).transpose(1, 2).reshape(rows.sizes()).contiguous();
+}
+
+Status load_weights(const tensor::ModelFiles& files, std::span<const WeightPlan> plans,
+                    std::span<const std::string_view> ignorable, const LoadOptions& options) {
+  int64_t bytes_total = 0;
+  for (const WeightPlan& plan : plans) {
+    PELLUCID_TRY(check_shape(files, plan));
+    int64_t bytes = static_cast<int64_t>(c10::elementSize(options.dtype));
+    for (const int64_t size : plan.shape) bytes *= size;
+    bytes_total += bytes;
+  }
+  PELLUCID_TRY(refuse_others(files, plans, ignorable));
+  PELLUCID_TRY(tensor::check_fits_memory(*files.weights, options.dtype));
+  int64_t bytes_done = 0;
+  for (const WeightPlan& plan : plans) {
+    PELLUCID_ASSIGN(at::Tensor loaded, files.weights->load(plan.source, options.dtype));
+    switch (plan.layout) {
+      case WeightPlan::Layout::kPlain: break;
+      case WeightPlan::Layout::kTransposed: loaded = loaded.t().contiguous(); break;
+      case WeightPlan::Layout::kInterleaved: loaded = deinterleave(loaded, plan.num_heads); break;
+    }
+    bytes_done += static_cast<int64_t>(loaded.nbytes());
+    *plan.target = std::move(loaded);
+    if (options.progress) options.progress(bytes_done, bytes_total);
+  }
+  return ok_status();
+}
+
+}  // namespace pellucid::model
