@@ -5,7 +5,8 @@
 # A test or fuzz target may include its layer's own private folders; nothing else differs from the layer itself.
 
 function(pellucid_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wno-unused-parameter)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wno-unused-parameter
+    -Wno-restrict)  # GCC 12 sees overlaps in std::string that are not there (GCC bug 105651)
   if(PELLUCID_SANITIZE STREQUAL "address")
     # Not vptr: it asks for type information of libtorch's classes, which no library exports.
     target_compile_options(${target} PUBLIC -fsanitize=address,undefined -fno-sanitize=vptr
