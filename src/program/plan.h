@@ -49,7 +49,9 @@ struct SiteUse {
   bool written = false;  // by a write, or by an in-place operation on (a view of) what was read
 };
 
-/// Which logits of a group somebody reads at a step.
+/// Which logits of a group the program reads or edits at a step. Neither `all` nor positions: none.
+/// When `all` is false, Run::visit of `logits` wants and returns [batch, positions.size(), vocab]:
+/// these positions in this order, and nothing else (what sampling needs besides is the engine's).
 struct LogitsNeed {
   bool all = false;
   std::vector<int64_t> positions;  // sorted, non-negative, when !all
@@ -72,6 +74,7 @@ class Plan {
   virtual std::vector<SiteUse> uses(int group, int step) const = 0;
   /// Last step at which any node of the group reads, writes or computes; -1: none.
   virtual int last_step(int group) const = 0;
+  /// Only step 0 is ever narrowed: later passes have one position.
   virtual LogitsNeed logits_need(int group, int step) const = 0;
   /// First layer at step 0 whose computation this group's writes change: it may share the pass of
   /// another group with the same tokens below that layer. Number of layers: writes nothing in blocks;

@@ -14,8 +14,20 @@
 
 namespace pellucid::program {
 
+/// A fault while the program runs: a c10::Error whose message is `status.message()`, user's line
+/// included; `status` has the code (kOverBudget, kShapeMismatch, ...).
+class RunError : public c10::Error {
+ public:
+  explicit RunError(Status status);
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
 /// What the nodes may call. Owned by the engine; functions run on the engine's thread.
 struct Environment {
+  at::Device device = at::kCPU;  // of the model: where zeros, arange, ... are made
   std::vector<at::Tensor> constants;
   std::function<at::Tensor(const std::string& part, const at::Tensor& x)> part;   // kPart
   std::function<Result<at::Tensor>(const std::string& name)> weight;              // kWeight
@@ -46,7 +58,8 @@ class Run {
   virtual void begin() = 0;
   /// Nodes due at this site in this wave and step, in line order, over all groups given. Packed
   /// sites: called once with all groups of the wave that use it; beside sites: once for each group.
-  /// Throws c10::Error with the user's line in its message when an operation fails.
+  /// A site that the plan does not use is left alone. Throws RunError, with the user's line, when an
+  /// operation fails or a budget is hit; the run is over then.
   virtual void visit(int wave, int step, hook::SiteKey key, std::vector<GroupValue>& groups) = 0;
   /// The rows of `group` ended: no step after `last_step` happens.
   virtual void group_ended(int group, int last_step) = 0;
