@@ -101,14 +101,16 @@ def changed_files() -> list[str] | None:
 
 
 def write_compile_commands(folder: Path) -> None:
-    """The dev build's commands with the text of the precompiled header instead of GCC's form, which clang cannot read."""
+    """The dev build's commands, with the text of the precompiled header instead of GCC's form of it."""
     build = ROOT / "build" / "dev"
     if not (build / "compile_commands.json").exists():
         sys.exit("lint: build/dev/compile_commands.json is not there: run ./dev build")
     folder.mkdir(parents=True, exist_ok=True)
     commands = json.loads((build / "compile_commands.json").read_text())
     for entry in commands:
-        entry["command"] = re.sub(r" -include \S+(cmake_pch\.hxx)", rf" -include {folder}/\1", entry["command"])
+        entry["command"] = re.sub(
+            r" -include \S+(cmake_pch\.hxx)", rf" -include {folder}/\1", entry["command"]
+        )
         entry["command"] = re.sub(r" -fpch-preprocess| -Winvalid-pch", "", entry["command"])
     header = build / "CMakeFiles" / "pellucid_pch.dir" / "cmake_pch.hxx"
     (folder / header.name).write_text(header.read_text())

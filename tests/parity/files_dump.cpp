@@ -1,8 +1,8 @@
 // A test tool: prints what the readers see in a model file, for Python to compare.
-//   files_dump json FILE           metadata and tensors as JSON
-//   files_dump numbers FILE NAME   one tensor's elements, in float32, as raw bytes
-//   files_dump hashes FILE         "sha256 name" of every tensor in float32
-// FILE: .gguf, .safetensors or .safetensors.index.json. Errors go to standard error, exit status 1.
+//   files_dump json FILE...           metadata and tensors, or {"error": ...}: one JSON line a file
+//   files_dump numbers FILE NAME...   tensors' elements in float32, as raw bytes one after another
+//   files_dump hashes FILE            "sha256 name" of every tensor in float32
+// FILE: .gguf, .safetensors or .safetensors.index.json.
 #include <ATen/core/Tensor.h>
 
 #include <cstdio>
@@ -129,23 +129,43 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-Status run(const std::string& command, const std::filesystem::path& path, const char* name) {
+std::string sentence(const Status& status) {
+  return fmt::format("{}: {}", code_info(status.code).name, status.message());
+}
+
+/// One line a file; many files a run, since starting libtorch takes longer than reading them.
+void print_json(std::span<char*> paths) {
+  for (const char* path : paths) {
+    const auto opened = open(path);
+    const ordered_json line =
+        opened.ok() ? opened->description : ordered_json{{"error", sentence(opened.status())}};
+    std::puts(line.dump().c_str());
+  }
+}
+
+Status print_numbers(const char* path, std::span<char*> names) {
   PELLUCID_ASSIGN(const Opened opened, open(path));
-  if (command == "json") {
-    const std::string text = opened.description.dump();
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  } else if (command == "numbers" && name != nullptr) {
+  for (const char* name : names) {
     PELLUCID_ASSIGN(const at::Tensor numbers, opened.weights->load(name, at::kFloat));
     std::fwrite(numbers.const_data_ptr(), 1, numbers.nbytes(), stdout);
-  } else if (command == "hashes") {
-    for (const std::string& each : opened.weights->names()) {
-      PELLUCID_ASSIGN(const at::Tensor numbers, opened.weights->load(each, at::kFloat));
-      std::printf("%s %s\n", sha256_hex(bytes_of(numbers)).c_str(), each.c_str());
-    }
-  } else {
-    return error(Code::kInvalidArgument, "json, numbers or hashes", "unknown command {}", command);
   }
   return ok_status();
+}
+
+Status print_hashes(const char* path) {
+  PELLUCID_ASSIGN(const Opened opened, open(path));
+  for (const std::string& name : opened.weights->names()) {
+    PELLUCID_ASSIGN(const at::Tensor numbers, opened.weights->load(name, at::kFloat));
+    std::printf("%s %s\n", sha256_hex(bytes_of(numbers)).c_str(), name.c_str());
+  }
+  return ok_status();
+}
+
+Status run(const std::string& command, std::span<char*> arguments) {
+  if (command == "json") return print_json(arguments), ok_status();
+  if (command == "numbers") return print_numbers(arguments[0], arguments.subspan(1));
+  if (command == "hashes") return print_hashes(arguments[0]);
+  return error(Code::kInvalidArgument, "json, numbers or hashes", "unknown command {}", command);
 }
 
 }  // namespace
@@ -153,9 +173,8 @@ Status run(const std::string& command, const std::filesystem::path& path, const 
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  const pellucid::Status status = pellucid::run(argv[1], argv[2], argc > 3 ? argv[3] : nullptr);
+  const auto status = pellucid::run(argv[1], std::span(argv + 2, argv + argc));
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(pellucid::code_info(status.code).name.size()),
-               pellucid::code_info(status.code).name.data(), status.message().c_str());
+  std::fprintf(stderr, "%s\n", pellucid::sentence(status).c_str());
   return 1;
 }
