@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <optional>
 
@@ -114,13 +113,10 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
   }
 
   at::Tensor beside(SiteKey key, int, at::Tensor x) override {
-    // The explicit path fires the site again: it takes what the caller made of the first value.
-    const Moment here{step_now_, key, key.order(num_layers_)};
-    if (const auto made = beside_.find(here.order); made != beside_.end()) return made->second;
     std::optional<at::Tensor> out =
         stop_at(key, x, [](const at::Tensor& value) { return value; });
     if (!out) return x;
-    beside_[here.order] = *out;
+    // The model asks after the site whether it is written, and takes the explicit path if so.
     step_.taps.watch_beside(key, 0, /*write=*/true);
     return *out;
   }
@@ -225,7 +221,6 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
     step_now_ = group.next_step;
     seq_ = pass.seq;
     logits_seq_ = 0;
-    beside_.clear();
     step_ = model::Step{};
     step_.tokens_T = at::tensor(pass.tokens);
     std::vector<int64_t> positions;
@@ -274,7 +269,6 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
   GroupState* group_ = nullptr;
   int step_now_ = 0;
   int64_t batch_ = 0, seq_ = 0, logits_seq_ = 0;
-  std::map<int, at::Tensor> beside_;  // order of a site -> what the caller made of it in this step
 
   // shared
   std::mutex mutex_;

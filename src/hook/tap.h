@@ -61,6 +61,7 @@ class Taps {
   /// Does any group watch this site in this layer?
   bool any(Site site, int layer) const { return (mask(layer) & bit(site)) != 0; }
   bool reads(Site site, int layer, int group) const { return (beside(reads_, layer, group) & bit(site)) != 0; }
+  /// Asked after `at_beside`: an eager trace learns there whether its caller edits the value.
   bool writes(Site site, int layer, int group) const { return (beside(writes_, layer, group) & bit(site)) != 0; }
   at::Tensor at_beside(Site site, int layer, int group, at::Tensor x) {
     return listener_->beside({site, layer}, group, std::move(x));

@@ -89,22 +89,21 @@ at::Tensor attend_group(Step& step, int layer, int group_index, const GroupHeads
   };
   const bool scores_watched = watched(Site::kAttnScores);
   const bool pattern_watched = watched(Site::kAttnPattern);
-  const bool explicit_path = taps.writes(Site::kAttnScores, layer, group_index) ||
-                             taps.writes(Site::kAttnPattern, layer, group_index);
   if (!scores_watched && !pattern_watched) return fused(heads, past, scale);
 
+  // Whether a site is written is asked after it was seen: an eager trace learns it only then.
+  const auto written = [&](Site site) { return taps.writes(site, layer, group_index); };
   at::Tensor scores = masked_scores(heads, past, scale);
   if (scores_watched) {
     const at::Tensor seen = taps.at_beside(Site::kAttnScores, layer, group_index, scores);
-    if (explicit_path) scores = seen;
+    if (written(Site::kAttnScores)) scores = seen;
   }
-  at::Tensor pattern;
-  if (pattern_watched || explicit_path) pattern = softmax_last(scores);
-  if (pattern_watched) {
+  at::Tensor pattern = softmax_last(scores);
+  if (watched(Site::kAttnPattern)) {
     const at::Tensor seen = taps.at_beside(Site::kAttnPattern, layer, group_index, pattern);
-    if (explicit_path) pattern = seen;
+    if (written(Site::kAttnPattern)) pattern = seen;
   }
-  if (!explicit_path) return fused(heads, past, scale);
+  if (!written(Site::kAttnScores) && !written(Site::kAttnPattern)) return fused(heads, past, scale);
   return at::matmul(pattern, spread_heads(heads.v_BPKH, heads.q_BSNH.size(2))).transpose(1, 2);
 }
 
@@ -132,13 +131,14 @@ std::vector<Replacement> project_copies(Step& step, int layer, Site site,
   const at::Tensor weight_NHD = projection.weight.view({num_heads, -1, d_model});
   for (size_t i = 0; i < num_active(step, layer); ++i) {
     const int group_index = static_cast<int>(i);
-    const bool written = step.taps.writes(site, layer, group_index);
-    if (!written && !step.taps.reads(site, layer, group_index)) continue;
+    if (!step.taps.writes(site, layer, group_index) && !step.taps.reads(site, layer, group_index)) {
+      continue;
+    }
     const at::Tensor copies_BSND = group_rows(resid_TD, step.groups[i])
                                        .unsqueeze(2)
                                        .expand({-1, -1, num_heads, -1});
     const at::Tensor seen = step.taps.at_beside(site, layer, group_index, copies_BSND);
-    if (!written) continue;
+    if (!step.taps.writes(site, layer, group_index)) continue;
     at::Tensor rows = multiply_heads(apply_norm(norm, seen), weight_NHD.transpose(1, 2));
     if (projection.bias.defined()) rows = at::add(rows, projection.bias.view({num_heads, -1}));
     replacements.push_back({i, rows});
@@ -176,12 +176,14 @@ at::Tensor project_out(Step& step, int layer, const at::Tensor& z_TNH, const Lin
   std::vector<Replacement> replacements;
   for (size_t i = 0; i < num_active(step, layer); ++i) {
     const int group_index = static_cast<int>(i);
-    const bool written = step.taps.writes(Site::kAttnResult, layer, group_index);
-    if (!written && !step.taps.reads(Site::kAttnResult, layer, group_index)) continue;
+    if (!step.taps.writes(Site::kAttnResult, layer, group_index) &&
+        !step.taps.reads(Site::kAttnResult, layer, group_index)) {
+      continue;
+    }
     const at::Tensor result_BSND = multiply_heads(group_rows(z_TNH, step.groups[i]), weight_NHD);
     const at::Tensor seen =
         step.taps.at_beside(Site::kAttnResult, layer, group_index, result_BSND);
-    if (!written) continue;
+    if (!step.taps.writes(Site::kAttnResult, layer, group_index)) continue;
     at::Tensor rows = at::sum(seen, {2});
     if (projection.bias.defined()) rows = at::add(rows, projection.bias);
     replacements.push_back({i, rows});
