@@ -82,6 +82,8 @@ function(pellucid_layer_tests layer torch)
   if(PELLUCID_TESTS AND tests)
     add_executable(${layer}_test ${tests} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/doctest_main.cpp)
     target_link_libraries(${layer}_test PRIVATE pellucid_${layer})
+    # Where tests find tests/golden, whatever folder they are started in.
+    target_compile_definitions(${layer}_test PRIVATE PELLUCID_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
     pellucid_layer_target(${layer}_test "${torch}")
     add_test(NAME ${layer} COMMAND ${layer}_test)
     set_property(GLOBAL APPEND PROPERTY PELLUCID_TEST_EXECUTABLES $<TARGET_FILE:${layer}_test>)
