@@ -27,7 +27,7 @@ int32_t version_of(std::string_view bytes) {
 }  // namespace
 
 Result<std::string> serialise(const Program& program) {
-  pellucid::Program message;
+  proto::Program message;
   PELLUCID_TRY(to_message(program, message));
   if (message.ByteSizeLong() > kMessageBytesMax) {
     return error(Code::kOverBudget, "split the program: constants travel outside of it",
@@ -55,7 +55,7 @@ Result<Program> parse_program(std::string_view bytes) {
                  "the program has version {}, this build reads up to {}", version, kProgramVersion);
   }
   const google::protobuf::LogSilencer quiet;  // what is wrong goes into the Status
-  pellucid::Program message;
+  proto::Program message;
   io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                              static_cast<int>(bytes.size()));
   input.SetRecursionLimit(kRecursionMax);

@@ -32,7 +32,7 @@ bool is_too_deep(std::string_view json, int depth_max) {
 }  // namespace
 
 Result<std::string> to_json(const Program& program) {
-  pellucid::Program message;
+  proto::Program message;
   PELLUCID_TRY(to_message(program, message));
   util::JsonPrintOptions options;
   options.add_whitespace = true;
@@ -56,7 +56,7 @@ Result<Program> program_from_json(std::string_view json) {
     return error(Code::kCorruptFile, "lists may be nested 8 deep", "the JSON is nested too deep");
   }
   const google::protobuf::LogSilencer quiet;  // what is wrong goes into the Status
-  pellucid::Program message;
+  proto::Program message;
   const auto status = util::JsonStringToMessage({json.data(), json.size()}, &message);
   if (!status.ok()) {
     return error(Code::kCorruptFile, "see proto/program.proto for the fields", "not a program: {}",

@@ -54,9 +54,9 @@ Status check_text(const Node& node) {
 }
 
 // Lists are nested: both directions count the depth.
-void put(const Arg& arg, pellucid::Arg& out) {
+void put(const Arg& arg, proto::Arg& out) {
   struct Put {
-    pellucid::Arg& out;
+    proto::Arg& out;
     void operator()(std::monostate) const { out.set_none(true); }
     void operator()(bool b) const { out.set_boolean(b); }
     void operator()(int64_t i) const { out.set_integer(i); }
@@ -84,13 +84,13 @@ int depth_of(const Arg& arg) {
   return depth + 1;
 }
 
-Status put(const Node& node, pellucid::Node& out) {
+Status put(const Node& node, proto::Node& out) {
   if (node.kind == NodeKind::kCall) {
     return error(Code::kUnsupported, "run it locally, or use operations instead of a callback",
                  "a program with a local callback ('{}') is never stored or sent", node.name)
         .at(node.where);
   }
-  out.set_kind(static_cast<pellucid::NodeKind>(static_cast<int>(node.kind) + 1));
+  out.set_kind(static_cast<proto::NodeKind>(static_cast<int>(node.kind) + 1));
   out.set_name(node.name);
   const auto check = [&](const Arg& arg) {
     return depth_of(arg) <= kDepthMax
@@ -104,7 +104,7 @@ Status put(const Node& node, pellucid::Node& out) {
   }
   for (const auto& [name, arg] : node.kwargs) {
     PELLUCID_TRY(check(arg));
-    pellucid::NamedArg& named = *out.add_kwargs();
+    proto::NamedArg& named = *out.add_kwargs();
     named.set_name(name);
     put(arg, *named.mutable_arg());
   }
@@ -117,12 +117,12 @@ Status put(const Node& node, pellucid::Node& out) {
   return ok_status();
 }
 
-void put(const Group& group, pellucid::Group& out) {
+void put(const Group& group, proto::Group& out) {
   for (const auto& row : group.tokens) {
     out.add_rows()->mutable_tokens()->Add(row.begin(), row.end());
   }
   out.set_max_new_tokens(group.max_new_tokens);
-  pellucid::Sampling& sampling = *out.mutable_sampling();
+  proto::Sampling& sampling = *out.mutable_sampling();
   sampling.set_temperature(group.sampling.temperature);
   sampling.set_top_k(group.sampling.top_k);
   sampling.set_top_p(group.sampling.top_p);
@@ -137,7 +137,7 @@ void put(const Group& group, pellucid::Group& out) {
 /// Reads a message, counting what it holds.
 class Reader {
  public:
-  explicit Reader(const pellucid::Program& message) : message_(message) {}
+  explicit Reader(const proto::Program& message) : message_(message) {}
 
   Result<Program> read() {
     Program program;
@@ -190,7 +190,7 @@ class Reader {
   }
 
   Result<Program> read_budget(Program&& program) {
-    const pellucid::Budget& in = message_.budget();
+    const proto::Budget& in = message_.budget();
     PELLUCID_TRY(newer("Budget", in.version()));
     const bool positive = in.saved_bytes() >= 0 && in.temporary_bytes() >= 0 && in.nodes() >= 0 &&
                           in.floating_point_operations() >= 0 && in.seconds() >= 0;
@@ -200,17 +200,17 @@ class Reader {
     return std::move(program);
   }
 
-  Status read_group(const pellucid::Group& in, Group& out) {
+  Status read_group(const proto::Group& in, Group& out) {
     PELLUCID_TRY(newer("Group", in.version()));
     out.tokens.reserve(in.rows_size());
-    for (const pellucid::Row& row : in.rows()) {
+    for (const proto::Row& row : in.rows()) {
       PELLUCID_TRY(newer("Row", row.version()));
       out.tokens.emplace_back(row.tokens().begin(), row.tokens().end());
     }
     out.max_new_tokens = in.max_new_tokens();
     if (out.max_new_tokens < 0) return corrupt("max_new_tokens is {}", out.max_new_tokens);
     if (in.has_sampling()) {
-      const pellucid::Sampling& sampling = in.sampling();
+      const proto::Sampling& sampling = in.sampling();
       PELLUCID_TRY(newer("Sampling", sampling.version()));
       out.sampling.temperature = sampling.temperature();
       out.sampling.top_k = sampling.top_k();
@@ -229,7 +229,7 @@ class Reader {
     return text("bytes of a line", in.where(), out.where);
   }
 
-  Status read_constant(const pellucid::Constant& in, Constant& out) {
+  Status read_constant(const proto::Constant& in, Constant& out) {
     PELLUCID_TRY(newer("Constant", in.version()));
     PELLUCID_TRY(text("bytes of a hash", in.hash(), out.hash));
     PELLUCID_TRY(text("bytes of a dtype", in.dtype(), out.dtype));
@@ -244,9 +244,9 @@ class Reader {
     return ok_status();
   }
 
-  Status read_node(const pellucid::Node& in, Node& out) {
+  Status read_node(const proto::Node& in, Node& out) {
     PELLUCID_TRY(newer("Node", in.version()));
-    if (in.kind() < pellucid::OP || in.kind() > pellucid::WEIGHT) {
+    if (in.kind() < proto::OP || in.kind() > proto::WEIGHT) {
       return error(Code::kUnsupported, "update this installation",
                    "node {} is of kind {}, which this build does not know", index_,
                    static_cast<int>(in.kind()));
@@ -256,10 +256,10 @@ class Reader {
     PELLUCID_TRY(text("bytes of a line", in.where(), out.where));
     PELLUCID_TRY(count("arguments", in.args_size(), kArgsMax));
     PELLUCID_TRY(count("arguments", in.kwargs_size(), kArgsMax));
-    for (const pellucid::Arg& arg : in.args()) {
+    for (const proto::Arg& arg : in.args()) {
       PELLUCID_TRY(read_arg(arg, out.args.emplace_back(), 0));
     }
-    for (const pellucid::NamedArg& named : in.kwargs()) {
+    for (const proto::NamedArg& named : in.kwargs()) {
       PELLUCID_TRY(newer("NamedArg", named.version()));
       auto& [name, arg] = out.kwargs.emplace_back();
       PELLUCID_TRY(text("bytes of a name", named.name(), name));
@@ -284,21 +284,21 @@ class Reader {
     return ok_status();
   }
 
-  Status read_arg(const pellucid::Arg& in, Arg& out, int depth) {
+  Status read_arg(const proto::Arg& in, Arg& out, int depth) {
     PELLUCID_TRY(newer("Arg", in.version()));
     switch (in.value_case()) {
-      case pellucid::Arg::kNone: break;
-      case pellucid::Arg::kBoolean: out.value = in.boolean(); break;
-      case pellucid::Arg::kInteger: out.value = int64_t{in.integer()}; break;
-      case pellucid::Arg::kNumber: out.value = in.number(); break;
-      case pellucid::Arg::kText: {
+      case proto::Arg::kNone: break;
+      case proto::Arg::kBoolean: out.value = in.boolean(); break;
+      case proto::Arg::kInteger: out.value = int64_t{in.integer()}; break;
+      case proto::Arg::kNumber: out.value = in.number(); break;
+      case proto::Arg::kText: {
         std::string value;
         PELLUCID_TRY(text("bytes of a string", in.text(), value, kStopMax));
         out.value = std::move(value);
         break;
       }
-      case pellucid::Arg::kNode: {
-        const pellucid::Value& ref = in.node();
+      case proto::Arg::kNode: {
+        const proto::Value& ref = in.node();
         PELLUCID_TRY(newer("Value", ref.version()));
         if (ref.node() < 0 || ref.node() >= index_ || ref.output() < 0) {
           return corrupt("node {} uses output {} of node {}: only nodes before it are there",
@@ -307,20 +307,20 @@ class Reader {
         out.value = ValueRef{ref.node(), ref.output()};
         break;
       }
-      case pellucid::Arg::kConstant:
+      case proto::Arg::kConstant:
         if (in.constant() < 0 || in.constant() >= message_.constants_size()) {
           return corrupt("node {} uses constant {}, there are {}", index_, in.constant(),
                          message_.constants_size());
         }
         out.value = ConstantRef{in.constant()};
         break;
-      case pellucid::Arg::kDtype: {
+      case proto::Arg::kDtype: {
         DtypeArg dtype;
         PELLUCID_TRY(text("bytes of a dtype", in.dtype(), dtype.name));
         out.value = std::move(dtype);
         break;
       }
-      case pellucid::Arg::kList: {
+      case proto::Arg::kList: {
         PELLUCID_TRY(newer("List", in.list().version()));
         if (depth >= kDepthMax) return corrupt("node {}: lists nested deeper than {}", index_, kDepthMax);
         PELLUCID_TRY(count("items of a list", in.list().items_size(), kArgsMax));
@@ -331,18 +331,18 @@ class Reader {
         out.value = std::move(list);
         break;
       }
-      case pellucid::Arg::VALUE_NOT_SET: return corrupt("node {}: an argument without a value", index_);
+      case proto::Arg::VALUE_NOT_SET: return corrupt("node {}: an argument without a value", index_);
     }
     return ok_status();
   }
 
-  const pellucid::Program& message_;
+  const proto::Program& message_;
   int index_ = 0;
 };
 
 }  // namespace
 
-Status to_message(const Program& program, pellucid::Program& message) {
+Status to_message(const Program& program, proto::Program& message) {
   message.set_version(program.version);
   for (const Group& group : program.groups) {
     PELLUCID_TRY(check_text(group));
@@ -354,12 +354,12 @@ Status to_message(const Program& program, pellucid::Program& message) {
   }
   for (const Constant& constant : program.constants) {
     if (!is_utf8(constant.hash) || !is_utf8(constant.dtype)) return not_utf8("a constant", "");
-    pellucid::Constant& out = *message.add_constants();
+    proto::Constant& out = *message.add_constants();
     out.set_hash(constant.hash);
     out.set_dtype(constant.dtype);
     out.mutable_shape()->Add(constant.shape.begin(), constant.shape.end());
   }
-  pellucid::Budget& budget = *message.mutable_budget();
+  proto::Budget& budget = *message.mutable_budget();
   budget.set_saved_bytes(program.budget.saved_bytes);
   budget.set_temporary_bytes(program.budget.temporary_bytes);
   budget.set_floating_point_operations(program.budget.floating_point_operations);
@@ -368,6 +368,6 @@ Status to_message(const Program& program, pellucid::Program& message) {
   return ok_status();
 }
 
-Result<Program> from_message(const pellucid::Program& message) { return Reader(message).read(); }
+Result<Program> from_message(const proto::Program& message) { return Reader(message).read(); }
 
 }  // namespace pellucid::wire

@@ -7,9 +7,9 @@
 namespace pellucid::wire {
 
 /// kUnsupported for callbacks.
-Status to_message(const Program& program, pellucid::Program& message);
+Status to_message(const Program& program, proto::Program& message);
 /// Checks form: versions, enums, references, counts.
-Result<Program> from_message(const pellucid::Program& message);
+Result<Program> from_message(const proto::Program& message);
 
 /// Bounds of what is accepted before anything is allocated for it.
 inline constexpr size_t kMessageBytesMax = size_t{256} << 20;
