@@ -129,5 +129,7 @@ struct LoadedModel {
 };
 Result<LoadedModel> load(const std::string& name_or_path, const model::LoadOptions& load_options,
                          const EngineOptions& engine_options = {});
+/// The tokenizer alone, without weights.
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const tensor::ModelFiles& files);
 
 }  // namespace pellucid::engine

@@ -20,19 +20,6 @@ Result<std::string> read_if_there(const fs::path& path, size_t bytes_max) {
   return files::read_text_file(path, bytes_max);
 }
 
-Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const tensor::ModelFiles& files) {
-  if (files.is_gguf) return text::Tokenizer::from_gguf(*files.gguf);
-  const fs::path path = files.path / "tokenizer.json";
-  PELLUCID_ASSIGN(const std::string tokenizer, read_if_there(path, kTokenizerBytesMax));
-  if (tokenizer.empty()) {
-    return error(Code::kNotFound, "save the tokenizer beside the model: tokenizer.save_pretrained(...)",
-                 "{} is not there", path.string());
-  }
-  PELLUCID_ASSIGN(const std::string config,
-                  read_if_there(files.path / "tokenizer_config.json", kConfigBytesMax));
-  return text::Tokenizer::from_json(tokenizer, config);
-}
-
 /// End-of-text ids: the tokenizer's own and those of generation_config.json, where a model that ends
 /// its turns in several ways lists them all.
 Result<std::vector<int64_t>> eos_ids(const tensor::ModelFiles& files,
@@ -56,6 +43,19 @@ Result<std::vector<int64_t>> eos_ids(const tensor::ModelFiles& files,
 }
 
 }  // namespace
+
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const tensor::ModelFiles& files) {
+  if (files.is_gguf) return text::Tokenizer::from_gguf(*files.gguf);
+  const fs::path path = files.path / "tokenizer.json";
+  PELLUCID_ASSIGN(const std::string tokenizer, read_if_there(path, kTokenizerBytesMax));
+  if (tokenizer.empty()) {
+    return error(Code::kNotFound, "save the tokenizer beside the model: tokenizer.save_pretrained(...)",
+                 "{} is not there", path.string());
+  }
+  PELLUCID_ASSIGN(const std::string config,
+                  read_if_there(files.path / "tokenizer_config.json", kConfigBytesMax));
+  return text::Tokenizer::from_json(tokenizer, config);
+}
 
 Result<LoadedModel> load(const std::string& name_or_path, const model::LoadOptions& load_options,
                          const EngineOptions& engine_options) {
