@@ -10,6 +10,7 @@ namespace {
 
 const Family* const kFamilies[] = {
     &kLlama,
+    &kGpt2,
 };
 
 Status check_dtype(at::ScalarType dtype) {

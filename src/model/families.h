@@ -4,6 +4,7 @@
 
 namespace pellucid::model {
 
+extern const Family kGpt2;
 extern const Family kLlama;
 
 }  // namespace pellucid::model
