@@ -2,20 +2,16 @@
 
 Needs text_driver (in PELLUCID_BUILD, default build/dev) and the SmolLM2 files in PELLUCID_MODELS; every string goes to both.
 """
-import json
-import os
 import pathlib
-import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("PELLUCID_BUILD", ROOT / "build/dev"))
-MODELS = pathlib.Path(os.environ.get("PELLUCID_MODELS", "~/.cache/pellucid/models")).expanduser()
-SMOLLM2 = MODELS / "smollm2-135m"
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from text_driver import MODELS, SMOLLM2, Driver  # noqa: E402
 
 SPECIAL_TEXT = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<reponame>", "<empty_output>", "<|im_",
                 "start|>", "<tool>", "<mask>", "word", "<|im_start|>user\n"]
@@ -48,24 +44,6 @@ def characters():
 
 STRINGS = st.lists(characters(), min_size=0, max_size=8).map("".join).filter(
     lambda s: not any(0xD800 <= ord(c) < 0xE000 for c in s))
-
-
-class Driver:
-    def __init__(self, **load):
-        program = BUILD / "tests/parity/text_driver"
-        if not program.exists():
-            pytest.fail(f"{program} is missing: cmake --build build/dev --target text_driver")
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.loaded = self.ask(op="load", **load)
-
-    def ask(self, **request):
-        self.process.stdin.write(json.dumps(request).encode() + b"\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def to_characters(text, ranges):

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "text/chat_template.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
 
@@ -53,6 +54,23 @@ Json encode(const std::shared_ptr<const Tokenizer>& tokenizer, const Json& reque
           {"decoded", *decoded},    {"plain", *plain},     {"streamed", streamed}};
 }
 
+Json render(const Json& request) {
+  std::vector<Message> messages;
+  for (const Json& message : request["messages"]) messages.push_back({message["role"], message["content"]});
+  const auto rendered = render_chat(request["template"].get<std::string>(), messages,
+                                    {.add_generation_prompt = request.value("add_generation_prompt", false),
+                                     .bos_token = request.value("bos_token", ""),
+                                     .eos_token = request.value("eos_token", "")});
+  if (!rendered.ok()) {
+    Json answer = failure(rendered.status());
+    answer["where"] = rendered.status().where;
+    return answer;
+  }
+  Json spans = Json::array();
+  for (const ContentSpan& span : rendered->contents) spans.push_back({span.message, span.begin, span.end});
+  return {{"text", rendered->text}, {"contents", spans}};
+}
+
 int run() {
   std::shared_ptr<const Tokenizer> tokenizer;
   for (std::string line; std::getline(std::cin, line);) {
@@ -62,6 +80,8 @@ int run() {
       auto loaded = load(request);
       answer = loaded.ok() ? Json{{"size", (*loaded)->vocab_size()}} : failure(loaded.status());
       if (loaded.ok()) tokenizer = *loaded;
+    } else if (request["op"] == "render") {
+      answer = render(request);
     } else if (request["op"] == "decode") {
       const auto text = tokenizer->decode(request["ids"].get<std::vector<int64_t>>());
       answer = text.ok() ? Json{{"decoded", *text}} : failure(text.status());
