@@ -2,6 +2,7 @@
 
 Needs text_driver (in PELLUCID_BUILD, default build/dev) and the SmolLM2 files in PELLUCID_MODELS; every string goes to both.
 """
+import json
 import pathlib
 import sys
 
@@ -76,11 +77,7 @@ def smollm2(tmp_path):
 
 
 def smollm2_gguf(tmp_path):
-    from gguf import GGUFReader
-    fields = GGUFReader(MODELS / "smollm2-135m-q4_1.gguf").fields
-    ggml = {k: fields["tokenizer.ggml." + k].contents() for k in ("tokens", "token_type", "merges", "pre")}
-    return (Tokenizer.from_file(str(SMOLLM2 / "tokenizer.json")),
-            Driver(tokens=ggml["tokens"], token_types=ggml["token_type"], merges=ggml["merges"], pre=ggml["pre"]))
+    return (Tokenizer.from_file(str(SMOLLM2 / "tokenizer.json")), Driver(gguf=str(MODELS / "smollm2-135m-q4_1.gguf")))
 
 
 def trained(pre_tokenizer, vocab_size=600, post=None, alphabet=True, added=(), **model):
@@ -150,3 +147,80 @@ def test_equal_to_tokenizers(name, tmp_path):
     strings()
     driver.close()
     assert len(seen) > (5000 if name in FULL else 400), len(seen)
+
+
+def test_gguf_and_folder_agree(tmp_path):
+    folder, gguf = smollm2(tmp_path)[1], smollm2_gguf(tmp_path)[1]
+    assert folder.loaded == gguf.loaded
+    assert (gguf.loaded["size"], gguf.loaded["bos"], gguf.loaded["eos"], gguf.loaded["adds_bos"]) == (49152, 1, 2, False)
+    assert gguf.loaded["chat_template"].startswith("{% for message in messages %}")
+    folder.close()
+    gguf.close()
+
+
+def test_special_tokens_as_plain_text(tmp_path):
+    """`encode_special_tokens` of the library: special tokens are text, other added tokens are still found."""
+    reference, driver = TOKENIZERS["gpt2"](tmp_path)
+    reference.encode_special_tokens = True
+    for text in HAND_PICKED + SPECIAL_TEXT + ["".join(SPECIAL_TEXT), " ".join(SPECIAL_TEXT)]:
+        assert driver.ask(op="encode", text=text, parse_special=False)["ids"] == reference.encode(text).ids, text
+    driver.close()
+
+
+def test_decoding_any_ids(tmp_path):
+    """Ids that no text gives, so that characters break anywhere."""
+    reference, driver = smollm2(tmp_path)
+
+    @settings(max_examples=500, derandomize=True, database=None, deadline=None)
+    @given(st.lists(st.one_of(st.integers(0, 300), st.integers(0, 49151)), max_size=12))
+    def ids(tokens):
+        got = driver.ask(op="decode", ids=tokens)
+        assert got["decoded"] == got["streamed"] == reference.decode(tokens, skip_special_tokens=False)
+
+    ids()
+    driver.close()
+
+
+def test_what_is_not_there_is_refused_by_name(tmp_path):
+    good = json.loads((SMOLLM2 / "tokenizer.json").read_text())
+    good["model"] |= {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
+    good["added_tokens"] = []
+
+    def split(pattern):
+        return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, {"type": "ByteLevel"}]}}
+    for change, code, what in [
+        ({"normalizer": {"type": "NFC"}}, "unsupported", "tokenizer: normalizer NFC"),
+        ({"decoder": {"type": "Metaspace"}}, "unsupported", "tokenizer: decoder Metaspace"),
+        ({"decoder": None}, "unsupported", "tokenizer: decoder null"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "unsupported", "tokenizer: pre_tokenizer Whitespace"),
+        ({"pre_tokenizer": None}, "unsupported", "pre_tokenizer: none"),
+        ({"pre_tokenizer": {"type": "Digits"}}, "unsupported", "pre_tokenizer: a sequence that does not end with ByteLevel"),
+        ({"post_processor": {"type": "BertProcessing"}}, "unsupported", "tokenizer: post_processor BertProcessing"),
+        ({"model": good["model"] | {"type": "Unigram"}}, "unsupported", "tokenizer: model.type Unigram"),
+        ({"model": good["model"] | {"dropout": 0.1}}, "unsupported", "tokenizer: model.dropout"),
+        ({"model": good["model"] | {"end_of_word_suffix": "</w>"}}, "unsupported", "tokenizer: model.end_of_word_suffix"),
+        ({"model": good["model"] | {"new_field": 1}}, "unsupported", "tokenizer: model.new_field"),
+        ({"new_field": 1}, "unsupported", "tokenizer: tokenizer.json.new_field"),
+        ({"model": good["model"] | {"merges": ["a c"]}}, "corrupt_file", "merge 0 (`a` `c`) needs a token that is not in the vocabulary"),
+        ({"model": good["model"] | {"vocab": {"a": 4000000000}}}, "corrupt_file", "tokenizer: an id in model.vocab is out of range"),
+        ({"model": good["model"] | {"vocab": {"a": 2000000000}, "merges": []}}, "corrupt_file",
+         "token id 2000000000 in a vocabulary of 1 tokens"),
+        ({"added_tokens": [{"id": 7, "content": "ab", "special": True}]}, "corrupt_file", "added token `ab` cannot have id 7"),
+        (split(r"\p{Han}"), "unsupported", r"pattern construct `\p{Han}` at byte 0 of `\p{Han}`"),
+        (split(r"a\b"), "unsupported", r"pattern construct `\b` at byte 1 of `a\b`"),
+        (split(r"[a-z&&b]"), "unsupported", "pattern construct `&&` at byte 4 of `[a-z&&b]`"),
+        (split(r"(?<x>a)"), "unsupported", "pattern construct `(?<x` at byte 0 of `(?<x>a)`"),
+        (split("(a"), "invalid_argument", "a group without its `)` in pattern `(a`"),
+    ]:
+        path = tmp_path / "tokenizer.json"
+        path.write_text(json.dumps(good | change))
+        driver = Driver(tokenizer=str(path))
+        assert (driver.loaded.get("error"), driver.loaded.get("what")) == (code, what), change
+        driver.close()
+    for text, what in [("{", "tokenizer: tokenizer.json is not JSON"), ("[" * 100000, "tokenizer.json, byte 64: nested more than 64 deep"),
+                       ("[]", "tokenizer: tokenizer.json is not an object")]:
+        path.write_text(text)
+        driver = Driver(tokenizer=str(path))
+        assert (driver.loaded["error"], driver.loaded["what"]) == ("corrupt_file", what)
+        driver.close()

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "files/gguf.h"
 #include "text/chat_template.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
@@ -27,14 +28,22 @@ Result<std::shared_ptr<const Tokenizer>> load(const Json& request) {
     return Tokenizer::from_json(read_file(request["tokenizer"]),
                                 request.contains("config") ? read_file(request["config"]) : "");
   }
-  Vocabulary v;
-  v.pre = request.value("pre", "");
-  v.tokens = request["tokens"].get<std::vector<std::string>>();
-  v.token_types = request["token_types"].get<std::vector<int32_t>>();
-  v.merges = request["merges"].get<std::vector<std::string>>();
-  v.bos = 1;
-  v.eos = 2;
-  return Tokenizer::from_vocabulary(std::move(v));
+  PELLUCID_ASSIGN(const auto file, files::GgufFile::open(request["gguf"].get<std::string>()));
+  return Tokenizer::from_gguf(*file);
+}
+
+Json describe(const Tokenizer& tokenizer) {
+  const auto id = [](std::optional<int64_t> token) { return token ? Json(*token) : Json(); };
+  return {{"size", tokenizer.vocab_size()}, {"bos", id(tokenizer.bos())}, {"eos", id(tokenizer.eos())},
+          {"unk", id(tokenizer.unk())},     {"pad", id(tokenizer.pad())}, {"adds_bos", tokenizer.adds_bos()},
+          {"chat_template", tokenizer.chat_template()}};
+}
+
+std::string stream(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<int64_t>& ids) {
+  StreamDecoder decoder(tokenizer);
+  std::string out;
+  for (const int64_t id : ids) out += *decoder.push(id);
+  return out + decoder.flush();
 }
 
 Json encode(const std::shared_ptr<const Tokenizer>& tokenizer, const Json& request) {
@@ -46,12 +55,8 @@ Json encode(const std::shared_ptr<const Tokenizer>& tokenizer, const Json& reque
   const auto decoded = tokenizer->decode(encoding->ids);
   const auto plain = tokenizer->decode(encoding->ids, {.skip_special = true});
   if (!decoded.ok() || !plain.ok()) return failure(decoded.status());
-  std::string streamed;
-  StreamDecoder stream(tokenizer);
-  for (const int64_t id : encoding->ids) streamed += *stream.push(id);
-  streamed += stream.flush();
   return {{"ids", encoding->ids},   {"ranges", ranges},    {"dropped", encoding->dropped_bytes},
-          {"decoded", *decoded},    {"plain", *plain},     {"streamed", streamed}};
+          {"decoded", *decoded},    {"plain", *plain},     {"streamed", stream(tokenizer, encoding->ids)}};
 }
 
 Json render(const Json& request) {
@@ -78,13 +83,15 @@ int run() {
     Json answer;
     if (request["op"] == "load") {
       auto loaded = load(request);
-      answer = loaded.ok() ? Json{{"size", (*loaded)->vocab_size()}} : failure(loaded.status());
+      answer = loaded.ok() ? describe(**loaded) : failure(loaded.status());
       if (loaded.ok()) tokenizer = *loaded;
     } else if (request["op"] == "render") {
       answer = render(request);
     } else if (request["op"] == "decode") {
-      const auto text = tokenizer->decode(request["ids"].get<std::vector<int64_t>>());
-      answer = text.ok() ? Json{{"decoded", *text}} : failure(text.status());
+      const auto ids = request["ids"].get<std::vector<int64_t>>();
+      const auto text = tokenizer->decode(ids);
+      answer = text.ok() ? Json{{"decoded", *text}, {"streamed", stream(tokenizer, ids)}}
+                         : failure(text.status());
     } else {
       answer = encode(tokenizer, request);
     }

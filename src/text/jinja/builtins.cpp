@@ -337,6 +337,7 @@ Result<Value> raise_exception(const Args& args, Budget&) {
   if (!args.empty()) {
     PELLUCID_ASSIGN(message, to_text(args[0]));
   }
+  if (message.text.empty()) message.text = "an exception without a text";
   return error(Code::kInvalidArgument, "the model's chat template refuses these messages", "{}",
                message.text.substr(0, 1000));
 }
