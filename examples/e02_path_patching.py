@@ -1,0 +1,35 @@
+"""E2. How much of head 7.3 reaches the queries of head 9.6 directly?
+
+Path patching: a clean run in which every attention head and MLP is held at its clean value, except that
+head 7.3 gives its corrupted output. What head 9.6 then reads as its query's residual is put, alone, into
+another clean run.
+"""
+
+from ioi import Task
+
+import pellucid as pl
+
+
+def main(lm: pl.LM, sender=(7, 3), receiver=(9, 6)) -> dict[str, float]:
+    """Returns the clean metric and the one with the path from sender to receiver patched."""
+    task = Task(lm)
+    (layer_s, head_s), (layer_r, head_r) = sender, receiver
+    with lm.trace() as t:
+        with t.prompt(task.corrupt):
+            dirty = lm.blocks[layer_s].attn.z[:, :, head_s]
+        with t.prompt(task.clean):
+            z, m = [b.attn.z for b in lm.blocks], [b.mlp.out for b in lm.blocks]
+            clean = t.save(task.difference())
+        with t.prompt(task.clean):  # only the direct path moves
+            for block, zb, mb in zip(lm.blocks, z, m, strict=True):
+                block.attn.z, block.mlp.out = zb, mb
+            lm.blocks[layer_s].attn.z[:, :, head_s] = dirty
+            query = lm.blocks[layer_r].attn.q_resid[:, :, head_r]
+        with t.prompt(task.clean):
+            lm.blocks[layer_r].attn.q_resid[:, :, head_r] = query
+            patched = t.save(task.difference())
+    return {"clean": clean.item(), "patched": patched.item()}
+
+
+if __name__ == "__main__":
+    print(main(pl.load("smollm2")))
