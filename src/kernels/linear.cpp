@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/linear_routes.h"
 
 namespace pellucid::kernels {
 namespace {
@@ -35,10 +36,6 @@ constexpr int64_t kLargeWeight = int64_t{1} << 23;
 
 int64_t rows_max(int64_t numel) { return numel >= kLargeWeight ? kRowsMaxLarge : kRowsMax; }
 
-bool needs_grad(const at::Tensor& x, const at::Tensor& weight) {
-  return at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-}
-
 at::Tensor onednn(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&,
                                const std::optional<at::Tensor>&, std::string_view,
@@ -55,8 +52,10 @@ at::Tensor pad_rows(const at::Tensor& x_MK, int64_t rows) {
   return at::constant_pad_nd(x_MK, {0, 0, 0, rows - x_MK.size(0)});
 }
 
+}  // namespace
+
 // The same mm call on [tile, K] for every tile; the last one is filled up with zeros.
-at::Tensor tiles(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
+at::Tensor linear_in_tiles(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
   const bool half = x_MK.scalar_type() == at::kBFloat16 || x_MK.scalar_type() == at::kHalf;
   const int64_t tile = half ? kTileRowsHalf : kTileRows;
   const int64_t rows = x_MK.size(0);
@@ -72,7 +71,7 @@ at::Tensor tiles(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
   return parts.size() == 1 ? parts[0] : at::cat(parts);
 }
 
-at::Tensor onednn_rows(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
+at::Tensor linear_by_onednn(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
   const int64_t rows = x_MK.size(0);
   const int64_t most = rows_max(weight_NK.numel());
   std::vector<at::Tensor> parts;
@@ -83,6 +82,12 @@ at::Tensor onednn_rows(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
                                : onednn(part, weight_NK));
   }
   return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+namespace {
+
+bool needs_grad(const at::Tensor& x, const at::Tensor& weight) {
+  return at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
 }
 
 // Is every count of rows from 2 up in one class? Two rows repeated, in batches of many sizes, must
@@ -131,12 +136,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   if (x_MK.size(0) == 0) {
     y_MN = at::empty({0, weight.size(0)}, x.options());
   } else if (linear_route(weight) == LinearRoute::kOneDnn) {
-    TORCH_CHECK(!needs_grad(x, weight),
-                "linear: gradients through the float32 path are not implemented yet; load the model "
-                "in float64");
-    y_MN = onednn_rows(x_MK, weight);
+    y_MN = needs_grad(x, weight) ? linear_with_gradient(x_MK, weight)
+                                 : linear_by_onednn(x_MK, weight);
   } else {
-    y_MN = tiles(x_MK, weight);
+    y_MN = linear_in_tiles(x_MK, weight);
   }
   if (bias.defined()) y_MN = at::add(y_MN, bias);
   return y_MN.view(shape);
