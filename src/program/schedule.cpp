@@ -33,6 +33,7 @@ class Scheduler {
       }
     }
     PELLUCID_TRY(find_waves());
+    split_waves();
     mark_kept();
     return ok_status();
   }
@@ -121,9 +122,90 @@ class Scheduler {
       }
       if (!changed) break;
     }
+    count_waves();
+    return ok_status();
+  }
+
+  void count_waves() {
     graph_.num_waves = 1;
     for (const int wave : graph_.waves) graph_.num_waves = std::max(graph_.num_waves, wave + 1);
-    return ok_status();
+  }
+
+  int64_t prompt_tokens(int group) const {
+    const auto rows = static_cast<int64_t>(graph_.program.groups[group].tokens.size());
+    return rows * graph_.prompt_length(group);
+  }
+
+  /// Groups one by one, each after those of its wave whose values it needs; those that wait for each
+  /// other within a pass cannot be parted: they are the last unit, together.
+  std::vector<std::vector<int>> units() const {
+    std::vector<int> waits(graph_.waves.size(), 0);
+    std::vector<std::vector<int>> consumers(graph_.waves.size());
+    for (const auto& [to, from_all] : flows_) {
+      for (const auto& [from, flow] : from_all) {
+        if (flow.weight > 0) continue;
+        ++waits[to];
+        consumers[from].push_back(to);
+      }
+    }
+    std::vector<std::vector<int>> out;
+    for (size_t group = 0; group < waits.size(); ++group) {
+      if (waits[group] == 0) out.push_back({static_cast<int>(group)});
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int group = out[i].front();
+      for (const int consumer : consumers[group]) {
+        if (--waits[consumer] == 0) out.push_back({consumer});
+      }
+    }
+    std::vector<int> rest;
+    for (size_t group = 0; group < waits.size(); ++group) {
+      if (waits[group] > 0) rest.push_back(static_cast<int>(group));
+    }
+    if (!rest.empty()) out.push_back(std::move(rest));
+    return out;
+  }
+
+  /// Moves groups out of waves whose prompts are too long together; whoever needs their values moves
+  /// along. Producers are placed first, so a group never moves twice for the same wave.
+  void split_waves() {
+    const int64_t tokens_max = graph_.options.tokens_per_wave_max;
+    if (tokens_max <= 0) return;
+    const std::vector<std::vector<int>> all_units = units();
+    for (int wave = 0; wave < graph_.num_waves; ++wave) {
+      int64_t tokens = 0;
+      for (const std::vector<int>& unit : all_units) {
+        int64_t more = 0;
+        for (const int group : unit) {
+          if (graph_.waves[group] == wave) more += prompt_tokens(group);
+        }
+        if (tokens == 0 || tokens + more <= tokens_max) {
+          tokens += more;
+          continue;
+        }
+        for (const int group : unit) {
+          if (graph_.waves[group] == wave) graph_.waves[group] = wave + 1;
+        }
+        for (const int group : unit) move_consumers(group);
+      }
+      count_waves();
+    }
+  }
+
+  void move_consumers(int from) {
+    std::vector<int> moved{from};
+    while (!moved.empty()) {
+      const int group = moved.back();
+      moved.pop_back();
+      for (const auto& [to, from_all] : flows_) {
+        const auto flow = from_all.find(group);
+        if (flow == from_all.end()) continue;
+        const int wave = graph_.waves[group] + flow->second.weight;
+        if (wave <= graph_.waves[to]) continue;
+        graph_.waves[to] = wave;
+        moved.push_back(to);
+      }
+    }
   }
 
   /// The way back from `to` to `from`, whose last flow the message names.
