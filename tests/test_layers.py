@@ -106,6 +106,25 @@ def test_a_fault_in_the_list_itself_is_found(tree: Path, line: str, complaint: s
     assert complaint in check_layers.check_tree(tree)[0].what
 
 
+def test_generated_code_stays_in_wire(tree: Path) -> None:
+    (tree / "src" / "LAYERS").write_text(f"{LAYERS}wire: base\nserve: base wire\n")
+    plant(tree, "src/wire/message.h", '#include "proto/program.pb.h"')
+    plant(tree, "src/wire/message.cpp", '#include "wire/message.h"')
+    assert check_layers.check_tree(tree) == []
+    for path in ("src/serve/a.cpp", "src/wire/public.h", "apps/cli/a.cpp"):
+        plant(tree, path, '#include "wire/message.h"')
+        faults = check_layers.check_tree(tree)
+        assert any("holds generated code" in fault.what for fault in faults), path
+        (tree / path).unlink()
+
+
+def test_a_header_beside_a_test_goes_by_its_bare_name_there_only(tree: Path) -> None:
+    for folder in ("src/model/tests", "src/model"):
+        plant(tree, f"{folder}/toy.h", "#include <string>")
+        plant(tree, f"{folder}/a.cpp", '#include "toy.h"')
+    assert [str(fault.path) for fault in check_layers.check_tree(tree)] == ["src/model/a.cpp"]
+
+
 def test_torch_h_is_the_one_public_header_that_may_include_aten(tree: Path) -> None:
     plant(tree, "include/pellucid/torch.h", "#include <ATen/core/Tensor.h>")
     assert check_layers.check_tree(tree) == []

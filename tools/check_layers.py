@@ -25,7 +25,7 @@ HEADER_SUFFIXES = {".h", ".hpp"}
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 # Seconds of compile time in every file that includes them: only in .cpp files.
 PRIVATE_LIBRARIES = re.compile(
-    r"^(nlohmann/|CLI/|spdlog/|google/protobuf/|pcre2|torch/torch\.h|ATen/ATen\.h|proto/|doctest/)"
+    r"^(nlohmann/|CLI/|spdlog/|google/protobuf/|pcre2|torch/torch\.h|ATen/ATen\.h|doctest/)"
 )
 FACADE_TORCH_HEADER = "torch.h"
 # Assembled, so that this file does not find itself.
@@ -118,6 +118,32 @@ def check_header_libraries(path: Path) -> Iterator[Fault]:
             )
 
 
+def check_generated_code(root: Path) -> Iterator[Fault]:
+    """Generated code (proto/...) costs seconds too: it may be in a header of src/wire, as long as only .cpp files of
+    src/wire include that."""
+    private = set()
+    for path in cpp_files(root / "src" / "wire"):
+        if path.suffix in HEADER_SUFFIXES and any(
+            target.startswith("proto/") for _, _, target in includes(path)
+        ):
+            private.add(str(path.relative_to(root / "src")))
+    for folder in ("src", "include", "apps", "python", "tests", "examples", "bench"):
+        for path in cpp_files(root / folder):
+            inside = path.parent == root / "src" / "wire" and path.suffix not in HEADER_SUFFIXES
+            for number, _, target in includes(path):
+                if target in private and not inside:
+                    yield Fault(
+                        path,
+                        number,
+                        f"{target} holds generated code: only .cpp files of src/wire include it",
+                    )
+
+
+def is_test_helper(path: Path, target: str) -> bool:
+    """A test may include a header that lies beside it by its bare name."""
+    return path.parent.name in ("tests", "fuzz") and (path.parent / target).is_file()
+
+
 def check_layer_file(path: Path, layer: Layer, layers: dict[str, Layer]) -> Iterator[Fault]:
     for number, quoted, target in includes(path):
         first = target.split("/")[0]
@@ -146,7 +172,7 @@ def check_layer_file(path: Path, layer: Layer, layers: dict[str, Layer]) -> Iter
                 )
             if not quoted:
                 yield Fault(path, number, f'write "{target}", in quotes: it is our own')
-        elif quoted:
+        elif quoted and not is_test_helper(path, target):
             yield Fault(path, number, f'"{target}" is no path from src/ ("layer/file.h")')
 
 
@@ -212,6 +238,7 @@ def check_tree(root: Path) -> list[Fault]:
         for path in cpp_files(folder):
             if path.suffix in HEADER_SUFFIXES:
                 faults += check_header_libraries(path)
+    faults += check_generated_code(root)
     for path in tracked_files(root):
         if path.suffix in TEXT_SUFFIXES and path.stat().st_size < 4_000_000:
             faults += check_machine_paths(path)
