@@ -46,10 +46,11 @@ at::Tensor wrapped_number(const Arg& arg) {
   return tensor;
 }
 
+// Numbers stay on the CPU, as torch has them: inside Python, meta kernels are Python functions, and
+// a number on another device cannot be handed to them.
 at::Tensor to_meta(const at::Tensor& fixed) {
-  at::Tensor meta = at::empty(fixed.sizes(), fixed.options().device(at::kMeta));
-  meta.unsafeGetTensorImpl()->set_wrapped_number(fixed.unsafeGetTensorImpl()->is_wrapped_number());
-  return meta;
+  if (fixed.unsafeGetTensorImpl()->is_wrapped_number()) return fixed;
+  return at::empty(fixed.sizes(), fixed.options().device(at::kMeta));
 }
 
 /// Binds the arguments of one call.
