@@ -57,6 +57,7 @@ def environment(options: Options) -> dict[str, str]:
         "PELLUCID_BUILD": str(build),
         "PELLUCID_TEST_SEED": str(options.seed),
         "PELLUCID_TEST_SECONDS": str(options.seconds),
+        "PELLUCID_LAYOUTS": options.layouts,  # tests/conftest.py reads it
         "PYTHONPATH": os.pathsep.join(
             [str(build / "python"), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]
         ),
@@ -170,20 +171,20 @@ def run_pytest(name: str, files: list[Path], options: Options) -> Outcome:
     return outcome
 
 
-def pytest_jobs(
-    options: Options,
-    folder: str = "tests",
-    without: tuple[str, ...] = ("matrix", "gpu"),
-) -> list[Job]:
-    root = ROOT / folder
-    files = [
+def pytest_jobs(options: Options, name: str, files: list[Path]) -> list[Job]:
+    return [
+        partial(run_pytest, f"pytest-{name}-{number}", shard, options)
+        for number, shard in enumerate(shards(files, PROCESSES), 1)
+    ]
+
+
+def test_files() -> list[Path]:
+    """All of tests/ but what other commands run: matrix and gpu."""
+    root = ROOT / "tests"
+    return [
         path
         for path in root.rglob("test_*.py")
-        if not set(path.relative_to(root).parts) & set(without)
-    ]
-    return [
-        partial(run_pytest, f"pytest-{root.name}-{number}", shard, options)
-        for number, shard in enumerate(shards(files, PROCESSES), 1)
+        if path.relative_to(root).parts[0] not in ("matrix", "gpu")
     ]
 
 
@@ -290,7 +291,9 @@ def run_all(jobs: list[Job]) -> list[Outcome]:
 
 
 def test(options: Options) -> list[Outcome]:
-    outcomes = run_all([layers_job(options), *pytest_jobs(options), *doctest_jobs(options)])
+    outcomes = run_all(
+        [layers_job(options), *pytest_jobs(options, "tests", test_files()), *doctest_jobs(options)]
+    )
     return outcomes + run_all(fuzz_jobs(options))
 
 
@@ -303,13 +306,14 @@ def check(options: Options) -> list[Outcome]:
 
 
 def matrix(options: Options) -> list[Outcome]:
-    os.environ["PELLUCID_LAYOUTS"] = options.layouts
-    return run_all(pytest_jobs(options, "tests/matrix", without=()))
+    """Every case file in every layout; a case that ./dev test skips for its length belongs into tests/matrix."""
+    files = [ROOT / "tests" / "test_cases.py", *(ROOT / "tests" / "matrix").rglob("test_*.py")]
+    return run_all(pytest_jobs(options, "matrix", [path for path in files if path.exists()]))
 
 
 def gpu(options: Options) -> list[Outcome]:
     os.environ["PELLUCID_DEVICE"] = "cuda"
-    return run_all(pytest_jobs(options, "tests/gpu", without=()))
+    return run_all(pytest_jobs(options, "gpu", list((ROOT / "tests" / "gpu").rglob("test_*.py"))))
 
 
 def soak(options: Options) -> list[Outcome]:
@@ -320,7 +324,9 @@ def soak(options: Options) -> list[Outcome]:
         outcomes.append(build(preset, []))
         print_outcome(outcomes[-1])
         outcomes += run_all(doctest_jobs(replace(options, preset=preset)))
-    outcomes += run_all([layers_job(options), *pytest_jobs(options), *doctest_jobs(options)])
+    outcomes += run_all(
+        [layers_job(options), *pytest_jobs(options, "tests", test_files()), *doctest_jobs(options)]
+    )
     outcomes += matrix(options)
     return outcomes + run_all(fuzz_jobs(replace(options, seconds=60 * options.minutes)))
 
@@ -339,7 +345,7 @@ def parse(arguments: list[str]) -> tuple[str, Options]:
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
     parser.add_argument(
-        "--layouts", default="all", help="matrix: all, or a list such as local,batched"
+        "--layouts", default="all", help="of case files: all, or a list such as local,batched"
     )
     parsed = vars(parser.parse_args(arguments))
     return parsed.pop("command"), Options(**parsed)
