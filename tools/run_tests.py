@@ -223,15 +223,17 @@ def fuzzer_complaint(output: str) -> list[str]:
 
 
 def fuzz_jobs(options: Options) -> list[Job]:
-    if not list((ROOT / "src").glob("*/fuzz/*_fuzz.cpp")):
+    names = [
+        path.stem for path in (ROOT / "src").glob("*/fuzz/*_fuzz.cpp") if options.only in path.stem
+    ]
+    if not names:
         return []
-    built = build("fuzz", ["fuzzers"])
+    built = build("fuzz", names)
     if built.failed:
         return [lambda: built]
-    listing = ROOT / "build" / "fuzz" / "fuzzers.txt"
-    targets = [Path(line) for line in listing.read_text().split()]
-    targets = [target for target in targets if not options.only or options.only in target.name]
-    each = max(1, options.seconds * PROCESSES // max(1, len(targets)))
+    listing = ROOT / "build" / "fuzz" / "fuzzers.txt"  # written by CMake
+    targets = [path for path in map(Path, listing.read_text().split()) if path.name in names]
+    each = max(1, options.seconds * PROCESSES // len(targets))
     return [partial(run_fuzzer, target, each, options) for target in targets]
 
 

@@ -41,7 +41,7 @@ Value Value::dict(std::vector<std::pair<std::string, Value>> items) {
   for (auto& [key, value] : items) {
     made->depth = std::max(made->depth, value.depth() + 1);
     const auto same = std::find_if(made->items.begin(), made->items.end(),
-                                   [&](const auto& item) { return item.first == key; });
+                                   [&wanted = key](const auto& item) { return item.first == wanted; });
     if (same != made->items.end()) {
       same->second = std::move(value);
     } else {
