@@ -116,8 +116,8 @@ class GgufParser {
                          kKeyBytesMax);
     }
     PELLUCID_ASSIGN(const GgufType type, read_type(key));
-    PELLUCID_ASSIGN(GgufValue value, read_value(key, type));
-    if (!file_->values_.emplace(key, std::move(value)).second) {
+    PELLUCID_ASSIGN(const GgufValue value, read_value(key, type));
+    if (!file_->values_.emplace(key, value).second) {
       return in_.corrupt(at, "the key {} is there twice", printable(key));
     }
     file_->keys_.push_back(key);
@@ -166,8 +166,8 @@ class GgufParser {
       case GgufType::kArray:
         break;
     }
-    PELLUCID_ASSIGN(GgufArray array, read_array(key, 1));
-    return GgufValue{type, std::move(array)};
+    PELLUCID_ASSIGN(const GgufArray array, read_array(key, 1));
+    return GgufValue{type, array};
   }
 
   /// Walks over the elements, so that reading them later cannot fail; allocates nothing.

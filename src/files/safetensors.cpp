@@ -147,7 +147,7 @@ Status Safetensors::build_index(const std::string& name) {
 }
 
 Result<std::shared_ptr<const Safetensors>> Safetensors::parse(std::span<const std::byte> bytes,
-                                                              std::string name) {
+                                                              const std::string& name) {
   std::shared_ptr<Safetensors> made(new Safetensors);
   PELLUCID_TRY(made->add_file(bytes, name));
   PELLUCID_TRY(made->build_index(name));

@@ -34,7 +34,7 @@ class Safetensors {
   static Result<std::shared_ptr<const Safetensors>> open(const std::filesystem::path& path);
   /// The same over the bytes of one file, which the caller keeps alive. `name` begins the errors.
   static Result<std::shared_ptr<const Safetensors>> parse(std::span<const std::byte> bytes,
-                                                          std::string name);
+                                                          const std::string& name);
 
   /// In the order of the data within each file, file after file.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
