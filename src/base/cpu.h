@@ -1,6 +1,6 @@
 #pragma once
-// What this processor can do, as far as kernels care. Detected once, by cpuid and what the operating
-// system saves on a context switch: a feature without the latter would kill the process.
+// What this processor can do, as far as kernels care. Detected once, by cpuid and what the
+// operating system saves on a context switch: a feature without the latter would kill the process.
 #include <string>
 #include <string_view>
 #include <vector>

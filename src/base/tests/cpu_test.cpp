@@ -26,9 +26,9 @@ std::set<std::string> flags_of_the_system() {
 TEST_CASE("cpu: the features found are those that the kernel reports") {
   const std::set<std::string> flags = flags_of_the_system();
   if (flags.empty()) return;  // not x86 Linux
-  for (const std::string_view name : {"avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512vl",
-                                      "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8",
-                                      "amx_bf16"}) {
+  for (const std::string_view name :
+       {"avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+        "amx_tile", "amx_int8", "amx_bf16"}) {
     bool found = false;
     for (const std::string_view ours : cpu_feature_names()) found = found || ours == name;
     CHECK_MESSAGE(found == flags.contains(std::string(name)), name);
