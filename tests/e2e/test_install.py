@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("PELLUCID_BUILD", ROOT / "build" / "dev"))
+MODELS = Path(os.environ.get("PELLUCID_MODELS", Path.home() / ".cache" / "pellucid" / "models"))
 OUTSIDE = Path(__file__).parent / "outside_project"
 
 
@@ -57,6 +58,11 @@ def test_a_project_outside_the_tree_builds_and_runs(prefix: Path, tmp_path: Path
     assert done.returncode == 0, done.stdout
     run("cmake", "--build", tmp_path / "build")
     assert run(tmp_path / "build" / "outside").strip() == project_version()
+    model = MODELS / "smollm2-135m-q4_1.gguf"
+    if model.exists():
+        best = run(tmp_path / "build" / "outside", model).splitlines()[0].split()
+        assert best[0] == "Rome"
+        assert float(best[1]) == pytest.approx(16.435, abs=1e-3)
 
 
 def test_torch_is_found_through_its_folder_as_well(prefix: Path, tmp_path: Path) -> None:
