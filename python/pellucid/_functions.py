@@ -6,16 +6,18 @@ devices do nothing; gradients are refused until they are there.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from pellucid import _indexing
-from pellucid._errors import InvalidArgument, Unsupported
+from pellucid._errors import InvalidArgument, PellucidWarning, Unsupported
 from pellucid._tree import tensors_of
 from pellucid._value import SizesOfUnknown, Value, number_not_known
-from pellucid._where import user_line
+from pellucid._where import stack_level, user_line
 
 _T = torch.Tensor
 Handler = Callable[[Callable[..., Any], Any, dict[str, Any]], Any]
@@ -138,7 +140,22 @@ def _getitem(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
     value = _value_of(args, kwargs)
     if value._recorder.state != "recording":
         raise value._not_saved()
+    if value._tuple_of_old and args[0] is value and args[1] == 0 and type(args[1]) is int:
+        _warn_of_tuples(value)
     return _indexing.get(value._recorder, args[0], args[1])
+
+
+@functools.cache  # once
+def _warn_once(message: str) -> None:
+    warnings.warn(message, PellucidWarning, stacklevel=stack_level())
+
+
+def _warn_of_tuples(value: Value) -> None:
+    if value.dim() == 3:
+        _warn_once(
+            ".output[0] of a block is batch row 0 here; in old transformers code it was the first item "
+            "of a tuple: leave the [0] out if you meant that"
+        )
 
 
 def _setitem(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -393,6 +393,10 @@ _PIECES = ("unbind", "split", "split_with_sizes", "chunk", "tensor_split")
 
 
 class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True imports torch's compiler at the first operation: a second or more
+
     def __init__(self, recorder: Recorder, where: str, grad: bool, recording: bool) -> None:
         super().__init__()
         self.recorder, self.where, self.grad, self.recording = recorder, where, grad, recording

@@ -36,6 +36,7 @@ class Value(torch.Tensor):
     _where: str
     _label: str
     _missing: str = ""  # why a saved value has no numbers
+    _tuple_of_old: bool = False  # a block's output by its Hugging Face path
 
     @staticmethod
     def _make(

@@ -57,6 +57,18 @@ def test_attributes_names_and_hugging_face_paths_are_the_same_value(llama):
     assert torch.equal(flat, z.flatten(2))
 
 
+def test_the_tuple_of_old_code_is_warned_about_once(llama):
+    pellucid._functions._warn_once.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with llama.lm.trace(IDS) as t:
+            for block in llama.lm.model.layers:
+                t.save(block.output[0])
+    assert len(caught) == 1
+    assert "batch row 0" in str(caught[0].message)
+    assert caught[0].filename == __file__
+
+
 def test_gpt2_paths(gpt2):
     with gpt2.lm.trace(IDS):
         assert gpt2.lm.transformer.h[0].output is gpt2.lm.blocks[0].resid_post
