@@ -168,7 +168,11 @@ class LM:
         return found
 
     def _site_dtype(self, site: str) -> torch.dtype:
-        return torch.int64 if site == "tokens" else self.dtype
+        if site == "tokens":
+            return torch.int64
+        if site.endswith(".scale") and self.dtype != torch.float64:
+            return torch.float32  # what a norm divides by is never rounded
+        return self.dtype
 
     # -- parts and weights --------------------------------------------------------------------------
 

@@ -103,6 +103,10 @@ struct SiteInfo {
 
 const SiteInfo& site_info(Site site);
 std::span<const SiteInfo> all_sites();
+/// Floats are in the wider of float32 and the model's dtype: what a norm divides by is never rounded.
+constexpr bool is_wide(Site site) {
+  return site == Site::kLn1Scale || site == Site::kLn2Scale || site == Site::kLnFinalScale;
+}
 std::string_view dim_name(Dim dim);            // "batch", "seq", "d_model", ...
 std::string_view placement_name(Placement p);  // "Replicate", "Shard(heads)", ...
 

@@ -134,6 +134,12 @@ class Expander {
                  graph_.options.limits.nodes);
   }
 
+  at::ScalarType dtype_of(hook::Site site) const {
+    if (hook::site_info(site).integer) return at::kLong;
+    const at::ScalarType dtype = graph_.options.dtype;
+    return hook::is_wide(site) && dtype != at::kDouble ? at::kFloat : dtype;
+  }
+
   int add_value(at::Tensor tensor, bool bounded, int task) {
     const int id = static_cast<int>(graph_.values.size());
     graph_.values.push_back({std::move(tensor), bounded, task, id, -1});
@@ -157,8 +163,7 @@ class Expander {
     task.step = step;
     task.site = place->second;
     const int id = static_cast<int>(graph_.tasks.size());
-    const bool integer = hook::site_info(key.site).integer;
-    task.first_value = add_value(meta(shape, integer ? at::kLong : graph_.options.dtype), false, id);
+    task.first_value = add_value(meta(shape, dtype_of(key.site)), false, id);
     task.num_values = 1;
     SiteUsed used;
     used.key = key;
