@@ -21,7 +21,10 @@ using namespace nb::literals;
 namespace pellucid::python {
 namespace {
 
-ModelHandle load(const std::string& name, const std::string& dtype, nb::object progress) {
+ModelHandle load(const std::string& name, const std::string& dtype, nb::object progress,
+                 int64_t prefill_chunk) {
+  engine::EngineOptions engine_options;
+  engine_options.prefill_chunk = prefill_chunk;
   model::LoadOptions options;
   options.dtype = require(tensor::parse_dtype(dtype));
   if (PythonFunction show{std::move(progress)}) {
@@ -33,7 +36,9 @@ ModelHandle load(const std::string& name, const std::string& dtype, nb::object p
       }
     };
   }
-  return {require(wait_for([name, options] { return engine::load(name, options); }, nullptr))};
+  return {require(wait_for(
+      [name, options, engine_options] { return engine::load(name, options, engine_options); },
+      nullptr))};
 }
 
 nb::dict info(const ModelHandle& self) {
@@ -118,7 +123,8 @@ void bind_model(nb::module_& module) {
   module.def("version", [] { return pellucid::version(); });
   module.def("models", &models);
   nb::class_<ModelHandle>(module, "Model")
-      .def_static("load", &load, "name"_a, "dtype"_a, "progress"_a.none())
+      .def_static("load", &load, "name"_a, "dtype"_a, "progress"_a.none(),
+                  "prefill_chunk"_a = 0)
       .def_prop_ro("info", &info)
       .def_prop_ro("tokenizer",
                    [](const ModelHandle& self) {

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
-def load(name: str, dtype: torch.dtype = torch.float32, path: str = "exact") -> LM:
+def load(
+    name: str,
+    dtype: torch.dtype = torch.float32,
+    path: str = "exact",
+    prefill_chunk: int | None = None,
+) -> LM:
     """Opens a model.
 
     name: a short name from the local cache ("smollm2"; pellucid.models() lists them), a .gguf file, a
@@ -28,6 +33,9 @@ def load(name: str, dtype: torch.dtype = torch.float32, path: str = "exact") -> 
     dtype: of weights and activations; float32, float64 or bfloat16. Norms, rotary positions and softmax
     compute in the wider of float32 and this.
     path: the numeric path. "exact": dequantised or full precision.
+    prefill_chunk: prompts of more tokens than this go through the model piece by piece, which bounds memory;
+    None: whole. Only while generating, and only prompts whose own pass no program looks at: programs see
+    whole prompts always. Values differ from whole prompts' by rounding.
 
     >>> lm = pellucid.load("smollm2")
     """
@@ -45,8 +53,12 @@ def load(name: str, dtype: torch.dtype = torch.float32, path: str = "exact") -> 
         raise InvalidArgument(
             f"dtype={dtype!r}", "torch.float32, torch.float64 or torch.bfloat16", user_line()
         )
+    if prefill_chunk is not None and prefill_chunk < 1:
+        raise InvalidArgument(
+            f"prefill_chunk={prefill_chunk}", "1 token or more; None: whole prompts", user_line()
+        )
     with _Bar(str(name)) as bar:
-        native = _native.Model.load(str(name), dtype_name(dtype), bar.show)
+        native = _native.Model.load(str(name), dtype_name(dtype), bar.show, prefill_chunk or 0)
     return LM(native)
 
 

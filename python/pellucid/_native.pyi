@@ -161,7 +161,12 @@ class EagerTrace:
 
 class Model:
     @staticmethod
-    def load(name: str, dtype: str, progress: Callable[[int, int], None] | None) -> Model: ...
+    def load(
+        name: str,
+        dtype: str,
+        progress: Callable[[int, int], None] | None,
+        prefill_chunk: int = 0,
+    ) -> Model: ...
     @property
     def info(self) -> dict[str, Any]: ...
     @property

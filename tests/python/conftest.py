@@ -79,6 +79,7 @@ class Tiny:
 
         self.reference = make(folder, vocab_size=LLAMA_VOCABULARY, **overrides)
         save_tiny_tokenizer(folder, LLAMA_VOCABULARY)
+        self.folder = folder
         self.lm = pellucid.load(str(folder), dtype=torch.float64)
 
     def sites(self, ids, edits=None):
