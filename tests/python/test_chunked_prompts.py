@@ -14,16 +14,16 @@ def test_a_prompt_in_pieces_continues_as_transformers_does_from_the_whole_one(ti
     with lm.trace() as t:
         for ids in IDS:
             with t.prompt(ids, max_new_tokens=4) as group:
-                    groups.append(group)
+                groups.append(group)
                 # Step 2 looks back on everything that the pieces have left in the cache.
                 for _ in group.steps[2:3]:
                     names = ("blocks.0.attn.pattern", "blocks.2.resid_post", "logits")
                     values.append([t.save(lm[name]) for name in names])
-    for ids, (pattern, resid, logits), group in zip(
-        IDS, values, groups, strict=True
-    ):
+    for ids, (pattern, resid, logits), group in zip(IDS, values, groups, strict=True):
         sites = tiny.sites([ids + group.tokens[:2]])
-        assert torch.allclose(pattern, sites["blocks.0.attn.pattern"][:, :, -1:], atol=1e-10, rtol=0)
+        assert torch.allclose(
+            pattern, sites["blocks.0.attn.pattern"][:, :, -1:], atol=1e-10, rtol=0
+        )
         assert torch.allclose(resid, sites["blocks.2.resid_post"][:, -1:], atol=1e-10, rtol=0)
         assert torch.allclose(logits, sites["logits"][:, -1:], atol=1e-10, rtol=0)
 
