@@ -10,6 +10,7 @@ void describe(const tensor::ModelFiles& files, const LoadOptions& options, const
   info.dtype = options.dtype;
   info.hash = files.hash;
   for (const WeightPlan& plan : plans) {
+    if (plan.dtype) continue;  // a setting, no parameter
     info.num_parameters += plan.target->numel();
     info.weight_bytes += static_cast<int64_t>(plan.target->nbytes());
   }

@@ -61,7 +61,8 @@ Status load_weights(const tensor::ModelFiles& files, std::span<const WeightPlan>
   PELLUCID_TRY(tensor::check_fits_memory(*files.weights, options.dtype));
   int64_t bytes_done = 0;
   for (const WeightPlan& plan : plans) {
-    PELLUCID_ASSIGN(at::Tensor loaded, files.weights->load(plan.source, options.dtype));
+    PELLUCID_ASSIGN(at::Tensor loaded,
+                    files.weights->load(plan.source, plan.dtype.value_or(options.dtype)));
     switch (plan.layout) {
       case WeightPlan::Layout::kPlain: break;
       case WeightPlan::Layout::kTransposed: loaded = loaded.t().contiguous(); break;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ struct WeightPlan {
   };
   Layout layout = Layout::kPlain;
   int64_t num_heads = 0;  // kInterleaved
+  /// Loaded in this dtype instead of the model's: settings that come as tensors.
+  std::optional<at::ScalarType> dtype = std::nullopt;
 };
 
 /// Checks that every planned tensor is there with its shape, that nothing else is there (but names

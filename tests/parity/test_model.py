@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import gguf
 import pytest
 import safetensors.torch
 import torch
@@ -349,6 +351,76 @@ def test_weights_have_canonical_names_and_a_view_for_each_head(tiny, dump):
     assert torch.equal(got["weight.blocks.2.mlp.in"], layer.mlp.c_fc.weight.T)
     assert torch.equal(got["weight.blocks.2.ln2.bias"], layer.ln_2.bias)
     assert torch.equal(got["weight.pos_embed"], model.transformer.wpe.weight)
+
+
+GGUF_BLOCK = {
+    "llama": {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"},
+    "gpt2": {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
+             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+}
+GGUF_OTHER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+              "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm"}
+
+
+def gguf_tensor(family: str, name: str, value: torch.Tensor, config) -> tuple[str, torch.Tensor]:
+    """A parameter under llama.cpp's name and in its layout."""
+    module, kind = name.rsplit(".", 1)
+    if module in GGUF_OTHER:
+        return f"{GGUF_OTHER[module]}.{kind}", value
+    layer, part = re.fullmatch(r"(?:model\.layers|transformer\.h)\.(\d+)\.(.*)", module).groups()
+    if family == "gpt2" and "c_" in part and kind == "weight":
+        value = value.T
+    if part.endswith(("q_proj", "k_proj")):  # the two halves of a head's rows become pairs
+        heads = config.num_attention_heads if part.endswith("q_proj") else config.num_key_value_heads
+        value = value.unflatten(0, (heads, 2, -1)).transpose(1, 2).reshape(value.shape)
+    return f"blk.{layer}.{GGUF_BLOCK[family][part]}.{kind}", value
+
+
+def write_gguf(path: pathlib.Path, model: torch.nn.Module) -> None:
+    config, family = model.config, model.config.model_type
+    writer = gguf.GGUFWriter(path, family)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_head_count(config.num_attention_heads)
+    if family == "llama":
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+        writer.add_rope_dimension_count(config.head_dim)
+        rope = config.rope_parameters
+        writer.add_rope_freq_base(rope["rope_theta"])
+        if rope["rope_type"] in ("linear", "yarn"):
+            writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+            writer.add_rope_scaling_factor(rope["factor"])
+        if rope["rope_type"] == "yarn":
+            writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        if rope["rope_type"] == "llama3":
+            plain = rope["rope_theta"] ** -(torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+            writer.add_tensor("rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq).numpy())
+    else:
+        writer.add_feed_forward_length(config.n_inner)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    for name, value in model.named_parameters():
+        name, value = gguf_tensor(family, name, value.detach(), config)
+        writer.add_tensor(name, value.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("name", ["llama-ratio3", "llama-tied", "llama-wide_heads", "llama-linear", "llama-llama3",
+                                  "llama-yarn", "gpt2-plain"])
+def test_every_site_of_a_gguf_file_equals_transformers(name, tiny, dump, tmp_path):
+    model, _ = tiny(name)
+    write_gguf(tmp_path / "tiny.gguf", model)
+    tokens = ids(model, 2, 11)
+    assert_equal(of_group(dump(tmp_path / "tiny.gguf", [{"groups": [{"tokens": tokens}]}])), true_sites(model, tokens))
 
 
 PROMPTS = {  # with the largest logits at the end, from transformers in float32

@@ -220,7 +220,10 @@ Status Llama::load(const tensor::ModelFiles& files, const LoadOptions& options) 
   // Llama 3.1's scaling comes as a tensor in GGUF files.
   at::Tensor factors;
   if (files.is_gguf && files.weights->find("rope_freqs.weight") != nullptr) {
-    plans.push_back({"rope_freqs.weight", {config_.sizes.head_width / 2}, &factors});
+    plans.push_back({.source = "rope_freqs.weight",
+                     .shape = {config_.sizes.head_width / 2},
+                     .target = &factors,
+                     .dtype = at::kDouble});
   }
   PELLUCID_TRY(load_weights(files, plans,
                             config_.tied_head ? std::span(kIgnorableTied).first(2)
@@ -232,9 +235,12 @@ Status Llama::load(const tensor::ModelFiles& files, const LoadOptions& options) 
                    files.path.string());
     }
     config_.rope.kind = RopeConfig::Kind::kFactors;
-    const at::Tensor wide_factors = factors.to(at::kDouble);
-    const double* data = wide_factors.const_data_ptr<double>();
-    config_.rope.factors.assign(data, data + wide_factors.numel());
+    const double* data = factors.const_data_ptr<double>();
+    config_.rope.factors.assign(data, data + factors.numel());
+    for (const double factor : config_.rope.factors) {
+      if (factor > 0) continue;
+      return error(Code::kCorruptFile, "", "{}: a rotary factor is {}", files.path.string(), factor);
+    }
   }
   if (config_.tied_head) unembed_.weight = embed_VD_;
   name_weights();
