@@ -8,6 +8,7 @@
 `edits` maps canonical names to functions of the site's value, applied where the site is. Scores that a query must not see are
 -inf here, the smallest float in transformers.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -76,21 +77,46 @@ def _make(cls: type, config: transformers.PretrainedConfig) -> torch.nn.Module:
 
 def tiny_llama(folder: pathlib.Path, seed: int = 0, **overrides: object) -> torch.nn.Module:
     """A LlamaForCausalLM of odd sizes with random weights, also saved in `folder`."""
-    settings: dict[str, object] = dict(
-        vocab_size=101, hidden_size=36, intermediate_size=43, num_hidden_layers=3,
-        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=64,
-        tie_word_embeddings=False, rms_norm_eps=1e-5, pad_token_id=None, bos_token_id=1, eos_token_id=2,
-    ) | overrides
-    return _finish(_make(transformers.LlamaForCausalLM, transformers.LlamaConfig(**settings)), folder, seed)
+    settings: dict[str, object] = (
+        dict(
+            vocab_size=101,
+            hidden_size=36,
+            intermediate_size=43,
+            num_hidden_layers=3,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=64,
+            tie_word_embeddings=False,
+            rms_norm_eps=1e-5,
+            pad_token_id=None,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+        | overrides
+    )
+    return _finish(
+        _make(transformers.LlamaForCausalLM, transformers.LlamaConfig(**settings)), folder, seed
+    )
 
 
 def tiny_gpt2(folder: pathlib.Path, seed: int = 0, **overrides: object) -> torch.nn.Module:
     """A GPT2LMHeadModel of odd sizes with random weights, also saved in `folder`."""
-    settings: dict[str, object] = dict(
-        vocab_size=103, n_embd=35, n_layer=3, n_head=5, n_inner=41, n_positions=48,
-        bos_token_id=1, eos_token_id=2,
-    ) | overrides
-    return _finish(_make(transformers.GPT2LMHeadModel, transformers.GPT2Config(**settings)), folder, seed)
+    settings: dict[str, object] = (
+        dict(
+            vocab_size=103,
+            n_embd=35,
+            n_layer=3,
+            n_head=5,
+            n_inner=41,
+            n_positions=48,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+        | overrides
+    )
+    return _finish(
+        _make(transformers.GPT2LMHeadModel, transformers.GPT2Config(**settings)), folder, seed
+    )
 
 
 class _Recorder:
@@ -110,15 +136,18 @@ class _Recorder:
             if args:
                 return (function(args[0]), *args[1:]), kwargs
             return args, kwargs | {"hidden_states": function(kwargs["hidden_states"])}
+
         self.handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
 
     def after(self, module: torch.nn.Module, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         """`function` of the module's first input and its (first) output."""
+
         def hook(_: torch.nn.Module, args: tuple, kwargs: dict, output: object) -> object:
             given = args[0] if args else kwargs["hidden_states"]
             if isinstance(output, tuple):
                 return (function(given, output[0]), *output[1:])
             return function(given, output)  # type: ignore[arg-type]
+
         self.handles.append(module.register_forward_hook(hook, with_kwargs=True))
 
     def norm(self, module: torch.nn.Module, name: str) -> None:
@@ -132,10 +161,20 @@ class _Recorder:
             if self.edits.keys() & {f"{name}.scale", f"{name}.normalized"}:
                 output = normalized * module.weight + (module.bias if layer_norm else 0)
             return self.at(f"{name}.out", output)
+
         self.after(module, compute)
 
-    def project(self, i: int, kind: str, x: Tensor, output: Tensor, weight: Tensor, bias: Tensor | None,
-                norm: torch.nn.Module, width: int) -> Tensor:
+    def project(
+        self,
+        i: int,
+        kind: str,
+        x: Tensor,
+        output: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        norm: torch.nn.Module,
+        width: int,
+    ) -> Tensor:
         """attn.q_resid and attn.q (or k, v): output [batch, seq, heads * width]; weight [heads * width, d_model]."""
         heads = weight.shape[0] // width
         resid = self.sites[f"blocks.{i}.resid_pre"]
@@ -146,7 +185,9 @@ class _Recorder:
         seen = self.at(name, copies)
         value = output.unflatten(-1, (heads, width))
         if name in self.edits:
-            value = torch.einsum("bsnd,nhd->bsnh", self.plain(norm, seen), weight.unflatten(0, (heads, width)))
+            value = torch.einsum(
+                "bsnd,nhd->bsnh", self.plain(norm, seen), weight.unflatten(0, (heads, width))
+            )
             if bias is not None:
                 value = value + bias.unflatten(0, (heads, width))
         return self.at(f"blocks.{i}.attn.{kind}", value).flatten(-2)
@@ -156,8 +197,16 @@ class _Recorder:
         """The norm without its hooks."""
         return type(norm).forward(norm, x)
 
-    def attention(self, i: int, sites_rotary: bool, query: Tensor, key: Tensor, value: Tensor, scaling: float,
-                  original: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def attention(
+        self,
+        i: int,
+        sites_rotary: bool,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scaling: float,
+        original: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, Tensor]:
         """Everything from rotary to the weighted sum. query: [batch, heads, seq, width] after rotary; key with the past."""
         name, seq = f"blocks.{i}.attn", query.shape[2]
         past = key.shape[2] - seq
@@ -178,10 +227,14 @@ class _Recorder:
             output = (pattern @ values).transpose(1, 2)
         return self.at(f"{name}.z", output), pattern
 
-    def project_out(self, i: int, z: Tensor, output: Tensor, weight: Tensor, bias: Tensor | None, width: int) -> Tensor:
+    def project_out(
+        self, i: int, z: Tensor, output: Tensor, weight: Tensor, bias: Tensor | None, width: int
+    ) -> Tensor:
         """attn.result and attn.out. z: [batch, seq, heads * width]; weight: [d_model, heads * width]."""
         name = f"blocks.{i}.attn"
-        per_head = torch.einsum("bsnh,dnh->bsnd", z.unflatten(-1, (-1, width)), weight.unflatten(1, (-1, width)))
+        per_head = torch.einsum(
+            "bsnh,dnh->bsnd", z.unflatten(-1, (-1, width)), weight.unflatten(1, (-1, width))
+        )
         per_head = self.at(f"{name}.result", per_head)
         if f"{name}.result" in self.edits:
             output = per_head.sum(2) + (0 if bias is None else bias)
@@ -192,15 +245,23 @@ class _Recorder:
         name = f"blocks.{i}.resid_mid"
         if name not in self.edits:
             return delta
-        resid = self.edits.get(f"blocks.{i}.resid_pre", lambda x: x)(self.sites[f"blocks.{i}.resid_pre"])
+        resid = self.edits.get(f"blocks.{i}.resid_pre", lambda x: x)(
+            self.sites[f"blocks.{i}.resid_pre"]
+        )
         return self.edits[name](resid + delta) - resid
 
     def branch(self, i: int, resid: Tensor) -> Tensor:
         """The MLP's copy of the residual. resid_mid is recorded here, as it was before its edit."""
-        resid_pre = self.edits.get(f"blocks.{i}.resid_pre", lambda x: x)(self.sites[f"blocks.{i}.resid_pre"])
-        delta = self.edits.get(f"blocks.{i}.attn.delta", lambda x: x)(self.sites[f"blocks.{i}.attn.delta"])
+        resid_pre = self.edits.get(f"blocks.{i}.resid_pre", lambda x: x)(
+            self.sites[f"blocks.{i}.resid_pre"]
+        )
+        delta = self.edits.get(f"blocks.{i}.attn.delta", lambda x: x)(
+            self.sites[f"blocks.{i}.attn.delta"]
+        )
         edited = f"blocks.{i}.resid_mid" in self.edits
-        self.sites[f"blocks.{i}.resid_mid"] = (resid_pre + delta if edited else resid).detach().clone()
+        self.sites[f"blocks.{i}.resid_mid"] = (
+            (resid_pre + delta if edited else resid).detach().clone()
+        )
         return self.at(f"blocks.{i}.mlp.resid", resid)
 
 
@@ -215,11 +276,19 @@ def _hook_llama(recorder: _Recorder, model: torch.nn.Module) -> None:
         recorder.norm(layer.input_layernorm, f"{block}.ln1")
         recorder.before(attn, functools.partial(at, f"{block}.attn.input"))
         for kind, module in (("q", attn.q_proj), ("k", attn.k_proj), ("v", attn.v_proj)):
-            recorder.after(module, lambda x, y, i=i, kind=kind, module=module, layer=layer: recorder.project(
-                i, kind, x, y, module.weight, module.bias, layer.input_layernorm, width))
+            recorder.after(
+                module,
+                lambda x, y, i=i, kind=kind, module=module, layer=layer: recorder.project(
+                    i, kind, x, y, module.weight, module.bias, layer.input_layernorm, width
+                ),
+            )
         recorder.before(attn.o_proj, lambda z: z)
-        recorder.after(attn.o_proj, lambda z, y, i=i, o=attn.o_proj: recorder.middle(
-            i, recorder.project_out(i, z, y, o.weight, o.bias, width)))
+        recorder.after(
+            attn.o_proj,
+            lambda z, y, i=i, o=attn.o_proj: recorder.middle(
+                i, recorder.project_out(i, z, y, o.weight, o.bias, width)
+            ),
+        )
         recorder.before(layer.post_attention_layernorm, functools.partial(recorder.branch, i))
         recorder.norm(layer.post_attention_layernorm, f"{block}.ln2")
         recorder.before(mlp, functools.partial(at, f"{block}.mlp.input"))
@@ -242,8 +311,16 @@ def _hook_gpt2(recorder: _Recorder, model: torch.nn.Module) -> None:
 
     def project(i: int, layer: torch.nn.Module, x: Tensor, output: Tensor) -> Tensor:
         weight, bias = layer.attn.c_attn.weight.T, layer.attn.c_attn.bias
-        parts = [recorder.project(i, kind, x, part, w, b, layer.ln_1, width) for kind, part, w, b in zip(
-            "qkv", output.split(d_model, -1), weight.split(d_model), bias.split(d_model), strict=True)]
+        parts = [
+            recorder.project(i, kind, x, part, w, b, layer.ln_1, width)
+            for kind, part, w, b in zip(
+                "qkv",
+                output.split(d_model, -1),
+                weight.split(d_model),
+                bias.split(d_model),
+                strict=True,
+            )
+        ]
         return torch.cat(parts, -1)
 
     for i, layer in enumerate(transformer.h):
@@ -252,8 +329,12 @@ def _hook_gpt2(recorder: _Recorder, model: torch.nn.Module) -> None:
         recorder.norm(layer.ln_1, f"{block}.ln1")
         recorder.before(attn, functools.partial(at, f"{block}.attn.input"))
         recorder.after(attn.c_attn, functools.partial(project, i, layer))
-        recorder.after(attn.c_proj, lambda z, y, i=i, o=attn.c_proj: recorder.middle(
-            i, recorder.project_out(i, z, y, o.weight.T, o.bias, width)))
+        recorder.after(
+            attn.c_proj,
+            lambda z, y, i=i, o=attn.c_proj: recorder.middle(
+                i, recorder.project_out(i, z, y, o.weight.T, o.bias, width)
+            ),
+        )
         recorder.before(layer.ln_2, functools.partial(recorder.branch, i))
         recorder.norm(layer.ln_2, f"{block}.ln2")
         recorder.before(mlp, functools.partial(at, f"{block}.mlp.input"))
@@ -273,11 +354,25 @@ def _recorded(model: torch.nn.Module, edits: Edits) -> Iterator[_Recorder]:
     module = modeling_llama if llama else modeling_gpt2
     eager = module.eager_attention_forward
 
-    def attention(layer: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-                  *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+    def attention(
+        layer: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        *args: object,
+        **kwargs: object,
+    ) -> tuple[Tensor, Tensor]:
         scaling = kwargs.get("scaling") or layer.scaling
-        return recorder.attention(layer.layer_idx, llama, query, key, value, scaling,
-                                  lambda q, k: eager(layer, q, k, value, mask, *args, **kwargs))
+        return recorder.attention(
+            layer.layer_idx,
+            llama,
+            query,
+            key,
+            value,
+            scaling,
+            lambda q, k: eager(layer, q, k, value, mask, *args, **kwargs),
+        )
 
     module.eager_attention_forward = attention
     try:
@@ -296,8 +391,12 @@ def _forget_lengths(model: torch.nn.Module) -> None:
             module.inv_freq = module.original_inv_freq
 
 
-def reference_sites(model: torch.nn.Module, ids: list[list[int]] | Tensor, edits: Edits | None = None,
-                    cache: transformers.Cache | None = None) -> dict[str, Tensor]:
+def reference_sites(
+    model: torch.nn.Module,
+    ids: list[list[int]] | Tensor,
+    edits: Edits | None = None,
+    cache: transformers.Cache | None = None,
+) -> dict[str, Tensor]:
     """All sites of one forward pass over `ids` [batch, seq], before each site's own edit; with `cache`, after its past."""
     ids = torch.as_tensor(ids)
     _forget_lengths(model)

@@ -16,4 +16,6 @@ def test_the_reference_of_sites_is_current() -> None:
         pytest.fail(f"{program} is missing: cmake --build build/dev --target make_sites_doc")
     wanted = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     page = ROOT / "docs/reference/sites.md"
-    assert page.read_text() == wanted, f"run {program.relative_to(BUILD)} > {page.relative_to(ROOT)}"
+    assert page.read_text() == wanted, (
+        f"run {program.relative_to(BUILD)} > {page.relative_to(ROOT)}"
+    )

@@ -104,9 +104,11 @@ constexpr Refusal kRefused[] = {
      "an edit there leaves the residual stream alone: read blocks.{i}.resid_pre, edit "
      "blocks.{i}.attn.q_resid, attn.k_resid and attn.v_resid"},
     {"Qcur-{i}",
-     "llama.cpp uses the name before and after rotary: use blocks.{i}.attn.q or blocks.{i}.attn.rot_q"},
+     "llama.cpp uses the name before and after rotary: use blocks.{i}.attn.q or "
+     "blocks.{i}.attn.rot_q"},
     {"Kcur-{i}",
-     "llama.cpp uses the name before and after rotary: use blocks.{i}.attn.k or blocks.{i}.attn.rot_k"},
+     "llama.cpp uses the name before and after rotary: use blocks.{i}.attn.k or "
+     "blocks.{i}.attn.rot_k"},
     {"kq-{i}", "products before scaling and mask: use blocks.{i}.attn.scores"},
 };
 

@@ -57,9 +57,9 @@ Status absent(const Catalog& catalog, std::string_view name, SiteKey key) {
   std::string hint;
   switch (key.site) {
     case Site::kMlpPre:
-      hint = fmt::format("its MLP is gated: {} is the input of the activation, {} the other factor",
-                         site_name({Site::kMlpGate, key.layer}),
-                         site_name({Site::kMlpUp, key.layer}));
+      hint =
+          fmt::format("its MLP is gated: {} is the input of the activation, {} the other factor",
+                      site_name({Site::kMlpGate, key.layer}), site_name({Site::kMlpUp, key.layer}));
       break;
     case Site::kMlpGate:
     case Site::kMlpUp:
@@ -68,13 +68,22 @@ Status absent(const Catalog& catalog, std::string_view name, SiteKey key) {
                            site_name({Site::kMlpPre, key.layer}));
       }
       break;
-    case Site::kPosEmbed: hint = "its positions are not learned embeddings"; break;
+    case Site::kPosEmbed:
+      hint = "its positions are not learned embeddings";
+      break;
     case Site::kAttnRotQ:
-    case Site::kAttnRotK: hint = "it has no rotary positions"; break;
+    case Site::kAttnRotK:
+      hint = "it has no rotary positions";
+      break;
     case Site::kAttnQNorm:
-    case Site::kAttnKNorm: hint = "it does not norm its queries and keys"; break;
-    case Site::kResidMid: hint = "attention and MLP run side by side in its blocks"; break;
-    default: break;
+    case Site::kAttnKNorm:
+      hint = "it does not norm its queries and keys";
+      break;
+    case Site::kResidMid:
+      hint = "attention and MLP run side by side in its blocks";
+      break;
+    default:
+      break;
   }
   return error(Code::kNotFound, hint, "{} has no site {}", catalog.family, shown(name));
 }
@@ -99,7 +108,8 @@ Status unknown(const Catalog& catalog, std::string_view name) {
   const int layer = mentioned_layer(catalog, name);
   std::vector<std::string> known;
   for (const SiteInfo& info : all_sites()) {
-    if (catalog.has(info.site)) known.push_back(site_name({info.site, info.per_block ? layer : -1}));
+    if (catalog.has(info.site))
+      known.push_back(site_name({info.site, info.per_block ? layer : -1}));
   }
   for (const auto& aliases : {catalog.aliases, common_aliases()}) {
     for (const Alias& alias : aliases) {

@@ -13,8 +13,8 @@
 
 namespace pellucid::hook {
 
-/// A family's own names. `{i}` stands for the layer. `alias` of a Hugging Face path ends in ".input"
-/// or ".output" (`model.layers.{i}.self_attn.o_proj.input`).
+/// A family's own names. `{i}` stands for the layer. `alias` of a Hugging Face path ends in
+/// ".input" or ".output" (`model.layers.{i}.self_attn.o_proj.input`).
 struct Alias {
   std::string_view alias;
   Site site;
@@ -26,8 +26,8 @@ struct Alias {
 struct Catalog {
   SiteSizes sizes;
   std::bitset<kNumSites> present;
-  std::string family;                // for error messages
-  std::span<const Alias> aliases;    // the family's; TransformerLens names are common to all
+  std::string family;              // for error messages
+  std::span<const Alias> aliases;  // the family's; TransformerLens names are common to all
 
   bool has(Site site) const { return present[static_cast<size_t>(site)]; }
 };

@@ -154,16 +154,26 @@ std::string site_name(SiteKey key) {
 
 int64_t SiteSizes::size(Dim dim, int64_t batch, int64_t seq, int64_t key_seq) const {
   switch (dim) {
-    case Dim::kBatch: return batch;
-    case Dim::kSeq: return seq;
-    case Dim::kKeySeq: return key_seq;
-    case Dim::kModel: return d_model;
-    case Dim::kHeads: return num_heads;
-    case Dim::kKvHeads: return num_kv_heads;
-    case Dim::kHeadWidth: return head_width;
-    case Dim::kMlp: return d_mlp;
-    case Dim::kVocab: return vocab;
-    case Dim::kOne: return 1;
+    case Dim::kBatch:
+      return batch;
+    case Dim::kSeq:
+      return seq;
+    case Dim::kKeySeq:
+      return key_seq;
+    case Dim::kModel:
+      return d_model;
+    case Dim::kHeads:
+      return num_heads;
+    case Dim::kKvHeads:
+      return num_kv_heads;
+    case Dim::kHeadWidth:
+      return head_width;
+    case Dim::kMlp:
+      return d_mlp;
+    case Dim::kVocab:
+      return vocab;
+    case Dim::kOne:
+      return 1;
   }
   PELLUCID_CHECK(false, "dimension {}", static_cast<int>(dim));
   return 0;

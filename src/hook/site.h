@@ -1,7 +1,7 @@
 #pragma once
 // The list of sites: every typed place in a forward pass that a program may read or write.
-// Names, shapes and meanings do not depend on the architecture; docs/reference/sites.md is generated
-// from this list. Order in the list = order in the forward pass.
+// Names, shapes and meanings do not depend on the architecture; docs/reference/sites.md is
+// generated from this list. Order in the list = order in the forward pass.
 #include <array>
 #include <compare>
 #include <cstdint>

@@ -16,12 +16,13 @@ class Listener {
  public:
   virtual ~Listener() = default;
 
-  /// A packed site: x is [T, ...], the tokens of all rows. Returns x itself or a fresh tensor of the
-  /// same shape and dtype; never changes x. The caller goes on with what is returned and drops x.
+  /// A packed site: x is [T, ...], the tokens of all rows. Returns x itself or a fresh tensor of
+  /// the same shape and dtype; never changes x. The caller goes on with what is returned and drops
+  /// x.
   virtual at::Tensor packed(SiteKey key, at::Tensor x) = 0;
 
-  /// A site of Route::kBeside of one group: x is [batch, ...] by the site's dimensions. The result is
-  /// used only when the group writes the site (then the model is on the explicit path).
+  /// A site of Route::kBeside of one group: x is [batch, ...] by the site's dimensions. The result
+  /// is used only when the group writes the site (then the model is on the explicit path).
   virtual at::Tensor beside(SiteKey key, int group, at::Tensor x) = 0;
 };
 
@@ -38,9 +39,7 @@ class Taps {
         num_groups_(num_groups) {}
 
   /// Makes packed sites fire.
-  void watch(SiteKey key) {
-    (key.layer < 0 ? global_ : layers_[key.layer]) |= bit(key.site);
-  }
+  void watch(SiteKey key) { (key.layer < 0 ? global_ : layers_[key.layer]) |= bit(key.site); }
   /// Makes a beside site of one group fire; `write` asks for the explicit path.
   void watch_beside(SiteKey key, int group, bool write) {
     const size_t at = static_cast<size_t>(key.layer) * num_groups_ + group;
@@ -60,9 +59,13 @@ class Taps {
 
   /// Does any group watch this site in this layer?
   bool any(Site site, int layer) const { return (mask(layer) & bit(site)) != 0; }
-  bool reads(Site site, int layer, int group) const { return (beside(reads_, layer, group) & bit(site)) != 0; }
+  bool reads(Site site, int layer, int group) const {
+    return (beside(reads_, layer, group) & bit(site)) != 0;
+  }
   /// Asked after `at_beside`: an eager trace learns there whether its caller edits the value.
-  bool writes(Site site, int layer, int group) const { return (beside(writes_, layer, group) & bit(site)) != 0; }
+  bool writes(Site site, int layer, int group) const {
+    return (beside(writes_, layer, group) & bit(site)) != 0;
+  }
   at::Tensor at_beside(Site site, int layer, int group, at::Tensor x) {
     return listener_->beside({site, layer}, group, std::move(x));
   }

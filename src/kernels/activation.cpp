@@ -34,10 +34,14 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
     return activate(activation, x.to(at::kFloat)).to(x.scalar_type());
   }
   switch (activation) {
-    case Activation::kSilu: return silu(x);
-    case Activation::kGeluTanh: return gelu_tanh(x);
-    case Activation::kGeluErf: return gelu_erf(x);
-    case Activation::kRelu: return at::relu(x);
+    case Activation::kSilu:
+      return silu(x);
+    case Activation::kGeluTanh:
+      return gelu_tanh(x);
+    case Activation::kGeluErf:
+      return gelu_erf(x);
+    case Activation::kRelu:
+      return at::relu(x);
   }
   return x;
 }

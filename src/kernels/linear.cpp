@@ -37,10 +37,9 @@ constexpr int64_t kLargeWeight = int64_t{1} << 23;
 int64_t rows_max(int64_t numel) { return numel >= kLargeWeight ? kRowsMaxLarge : kRowsMax; }
 
 at::Tensor onednn(const at::Tensor& x_MK, const at::Tensor& weight_NK) {
-  using Signature = at::Tensor(const at::Tensor&, const at::Tensor&,
-                               const std::optional<at::Tensor>&, std::string_view,
-                               c10::List<std::optional<at::Scalar>>,
-                               std::optional<std::string_view>);
+  using Signature = at::Tensor(
+      const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+      c10::List<std::optional<at::Scalar>>, std::optional<std::string_view>);
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
                              .typed<Signature>();
@@ -136,8 +135,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   if (x_MK.size(0) == 0) {
     y_MN = at::empty({0, weight.size(0)}, x.options());
   } else if (linear_route(weight) == LinearRoute::kOneDnn) {
-    y_MN = needs_grad(x, weight) ? linear_with_gradient(x_MK, weight)
-                                 : linear_by_onednn(x_MK, weight);
+    y_MN =
+        needs_grad(x, weight) ? linear_with_gradient(x_MK, weight) : linear_by_onednn(x_MK, weight);
   } else {
     y_MN = linear_in_tiles(x_MK, weight);
   }

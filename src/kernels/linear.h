@@ -1,6 +1,6 @@
 #pragma once
-// The one function through which every matmul of a model goes: a row's bits never depend on how many
-// rows it is computed with.
+// The one function through which every matmul of a model goes: a row's bits never depend on how
+// many rows it is computed with.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

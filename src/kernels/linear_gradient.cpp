@@ -18,8 +18,8 @@ struct OneDnnLinear : torch::autograd::Function<OneDnnLinear> {
     return linear_by_onednn(x_MK, weight_NK);
   }
 
-  // Made of differentiable operations, so that a gradient of the gradient works too. A row's gradient
-  // does not depend on the number of rows either.
+  // Made of differentiable operations, so that a gradient of the gradient works too. A row's
+  // gradient does not depend on the number of rows either.
   static variable_list backward(AutogradContext* context, variable_list grad) {
     const variable_list saved = context->get_saved_variables();
     at::Tensor grad_x, grad_weight;

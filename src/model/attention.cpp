@@ -3,10 +3,10 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/masked_fill.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/le.h>
 #include <ATen/ops/logical_not.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
@@ -134,9 +134,8 @@ std::vector<Replacement> project_copies(Step& step, int layer, Site site,
     if (!step.taps.writes(site, layer, group_index) && !step.taps.reads(site, layer, group_index)) {
       continue;
     }
-    const at::Tensor copies_BSND = group_rows(resid_TD, step.groups[i])
-                                       .unsqueeze(2)
-                                       .expand({-1, -1, num_heads, -1});
+    const at::Tensor copies_BSND =
+        group_rows(resid_TD, step.groups[i]).unsqueeze(2).expand({-1, -1, num_heads, -1});
     const at::Tensor seen = step.taps.at_beside(site, layer, group_index, copies_BSND);
     if (!step.taps.writes(site, layer, group_index)) continue;
     at::Tensor rows = multiply_heads(apply_norm(norm, seen), weight_NHD.transpose(1, 2));
@@ -181,8 +180,7 @@ at::Tensor project_out(Step& step, int layer, const at::Tensor& z_TNH, const Lin
       continue;
     }
     const at::Tensor result_BSND = multiply_heads(group_rows(z_TNH, step.groups[i]), weight_NHD);
-    const at::Tensor seen =
-        step.taps.at_beside(Site::kAttnResult, layer, group_index, result_BSND);
+    const at::Tensor seen = step.taps.at_beside(Site::kAttnResult, layer, group_index, result_BSND);
     if (!step.taps.writes(Site::kAttnResult, layer, group_index)) continue;
     at::Tensor rows = at::sum(seen, {2});
     if (projection.bias.defined()) rows = at::add(rows, projection.bias);

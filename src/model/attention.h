@@ -1,9 +1,9 @@
 #pragma once
 // Attention over the groups of a packed pass, and the sites that see single heads.
 //
-// The fused path runs group by group; what is only read (scores, patterns, results, residual copies)
-// is computed beside it and never feeds it. A group that writes such a site goes the explicit way in
-// that layer, alone.
+// The fused path runs group by group; what is only read (scores, patterns, results, residual
+// copies) is computed beside it and never feeds it. A group that writes such a site goes the
+// explicit way in that layer, alone.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

@@ -15,13 +15,15 @@ constexpr int64_t kGrowthMin = 16;
 
 at::Tensor store(const GroupSpan& group, at::Tensor& buffer, const at::Tensor& fresh) {
   const int64_t length = group.past + group.seq;
-  if (at::GradMode::is_enabled() && (fresh.requires_grad() || (buffer.defined() && buffer.requires_grad()))) {
+  if (at::GradMode::is_enabled() &&
+      (fresh.requires_grad() || (buffer.defined() && buffer.requires_grad()))) {
     buffer = group.past == 0 ? fresh : at::cat({buffer.narrow(1, 0, group.past), fresh}, 1);
     return buffer;
   }
   const int64_t held = buffer.defined() ? buffer.size(1) : 0;
   if (held < length) {
-    const int64_t wanted = std::max({length, group.cache->capacity, held == 0 ? 0 : held + held / 2});
+    const int64_t wanted =
+        std::max({length, group.cache->capacity, held == 0 ? 0 : held + held / 2});
     std::vector<int64_t> shape = fresh.sizes().vec();
     shape[1] = held == 0 ? wanted : std::max(wanted, length + kGrowthMin);
     at::Tensor grown = at::empty(shape, fresh.options());

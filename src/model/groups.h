@@ -11,8 +11,8 @@ namespace pellucid::model {
 /// How many of step.groups have entered by the start of block `layer`: a prefix of the list.
 size_t num_active(const Step& step, int layer);
 
-/// The group whose rows stand for `group` at the start of block `layer`: itself once it has entered,
-/// else its leader's stand-in.
+/// The group whose rows stand for `group` at the start of block `layer`: itself once it has
+/// entered, else its leader's stand-in.
 size_t stand_in(const Step& step, size_t group, int layer);
 
 /// Appends, for every group that enters before block `layer`, a copy of its leader's rows.
@@ -27,7 +27,8 @@ struct Replacement {
   size_t group;
   at::Tensor rows;
 };
-/// x with these groups' rows replaced (in the list's order): a fresh tensor, or x if there are none.
+/// x with these groups' rows replaced (in the list's order): a fresh tensor, or x if there are
+/// none.
 at::Tensor replace_rows(const Step& step, const at::Tensor& x,
                         const std::vector<Replacement>& replacements);
 

@@ -17,8 +17,8 @@
 namespace pellucid::model {
 
 struct LoadOptions {
-  /// Weights and residual stream; kFloat, kDouble or kBFloat16. Norms, rotary and softmax compute in
-  /// the wider of float32 and this.
+  /// Weights and residual stream; kFloat, kDouble or kBFloat16. Norms, rotary and softmax compute
+  /// in the wider of float32 and this.
   at::ScalarType dtype = at::kFloat;
   /// (bytes loaded, bytes in all), now and then, from the loading thread.
   std::function<void(int64_t, int64_t)> progress;

@@ -35,7 +35,9 @@ at::Tensor compute(const Norm& norm, const at::Tensor& x, Taps& taps, const Norm
 
 }  // namespace
 
-at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType wide(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 at::Tensor apply_norm(const Norm& norm, const at::Tensor& x) {
   NoTaps taps;

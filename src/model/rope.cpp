@@ -21,16 +21,14 @@ double llama3_frequency(const RopeConfig& config, double frequency) {
   const double high_wavelength = config.original_max_positions / config.high_freq_factor;
   if (wavelength > low_wavelength) return frequency / config.factor;
   if (wavelength < high_wavelength) return frequency;
-  const double smooth =
-      (config.original_max_positions / wavelength - config.low_freq_factor) /
-      (config.high_freq_factor - config.low_freq_factor);
+  const double smooth = (config.original_max_positions / wavelength - config.low_freq_factor) /
+                        (config.high_freq_factor - config.low_freq_factor);
   return (1 - smooth) * frequency / config.factor + smooth * frequency;
 }
 
 // The dimension that turns `rotations` times over the original context.
 double yarn_dimension(const RopeConfig& config, double rotations) {
-  return config.head_width *
-         std::log(config.original_max_positions / (rotations * 2 * M_PI)) /
+  return config.head_width * std::log(config.original_max_positions / (rotations * 2 * M_PI)) /
          (2 * std::log(config.theta));
 }
 
@@ -65,9 +63,9 @@ std::vector<double> inverse_frequencies(const RopeConfig& config, int64_t length
   const double width = static_cast<double>(config.head_width);
   double theta = config.theta;
   if (config.kind == Kind::kDynamic && length > config.max_positions) {
-    const double stretch = config.factor * static_cast<double>(length) /
-                               static_cast<double>(config.max_positions) -
-                           (config.factor - 1);
+    const double stretch =
+        config.factor * static_cast<double>(length) / static_cast<double>(config.max_positions) -
+        (config.factor - 1);
     theta *= std::pow(stretch, width / (width - 2));
   }
   const Ramp ramp = config.kind == Kind::kYarn ? yarn_ramp(config) : Ramp{0, 1};
@@ -77,15 +75,22 @@ std::vector<double> inverse_frequencies(const RopeConfig& config, int64_t length
     double& frequency = frequencies[i] = plain;
     switch (config.kind) {
       case Kind::kDefault:
-      case Kind::kDynamic: break;
-      case Kind::kLinear: frequency = plain / config.factor; break;
-      case Kind::kLlama3: frequency = llama3_frequency(config, plain); break;
+      case Kind::kDynamic:
+        break;
+      case Kind::kLinear:
+        frequency = plain / config.factor;
+        break;
+      case Kind::kLlama3:
+        frequency = llama3_frequency(config, plain);
+        break;
       case Kind::kYarn: {
         const double keep = 1 - ramp(static_cast<double>(i));
         frequency = plain / config.factor * (1 - keep) + plain * keep;
         break;
       }
-      case Kind::kFactors: frequency = plain / config.factors[i]; break;
+      case Kind::kFactors:
+        frequency = plain / config.factors[i];
+        break;
     }
   }
   return frequencies;
@@ -126,10 +131,9 @@ at::Tensor rotate(const at::Tensor& x_TNH, const RotaryTable& table) {
   const at::Tensor x = x_TNH.to(cos.scalar_type());
   const at::Tensor first = x.narrow(2, 0, half);
   const at::Tensor second = x.narrow(2, half, half);
-  const at::Tensor rotated =
-      at::cat({at::sub(at::mul(first, cos), at::mul(second, sin)),
-               at::add(at::mul(second, cos), at::mul(first, sin))},
-              2);
+  const at::Tensor rotated = at::cat({at::sub(at::mul(first, cos), at::mul(second, sin)),
+                                      at::add(at::mul(second, cos), at::mul(first, sin))},
+                                     2);
   return rotated.to(x_TNH.scalar_type());
 }
 

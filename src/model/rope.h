@@ -1,5 +1,6 @@
 #pragma once
-// Rotary positions: frequencies with every scaling that transformers' Llama knows, and the rotation.
+// Rotary positions: frequencies with every scaling that transformers' Llama knows, and the
+// rotation.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct RopeConfig {
   int64_t head_width = 0;
   double theta = 10000.0;
   double factor = 1.0;
-  int64_t max_positions = 0;           // kDynamic: positions up to which nothing is scaled
-  double original_max_positions = 0;   // kLlama3, kYarn
+  int64_t max_positions = 0;          // kDynamic: positions up to which nothing is scaled
+  double original_max_positions = 0;  // kLlama3, kYarn
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // kLlama3
   double beta_fast = 32.0, beta_slow = 1.0;              // kYarn
   bool truncate = true;                                  // kYarn
@@ -47,8 +48,8 @@ struct RotaryTable {
 /// Dynamic scaling goes by each row's own length.
 RotaryTable rotary_table(const RopeConfig& config, const Step& step, at::ScalarType dtype);
 
-/// x: [T, heads, head_width], halves rotated against each other (Hugging Face's layout); the table's
-/// first T rows are used. Computed in the table's dtype, result in x's.
+/// x: [T, heads, head_width], halves rotated against each other (Hugging Face's layout); the
+/// table's first T rows are used. Computed in the table's dtype, result in x's.
 at::Tensor rotate(const at::Tensor& x_TNH, const RotaryTable& table);
 
 }  // namespace pellucid::model

@@ -66,19 +66,18 @@ Status read_yarn(Fields& fields, const std::string& prefix, RopeConfig& rope) {
   PELLUCID_ASSIGN(const double mscale_all, fields.number_or(prefix + "mscale_all_dim", 0));
   double otherwise = yarn_attention_factor(rope.factor, 1.0);
   if (mscale != 0 && mscale_all != 0) {
-    otherwise = yarn_attention_factor(rope.factor, mscale) /
-                yarn_attention_factor(rope.factor, mscale_all);
+    otherwise =
+        yarn_attention_factor(rope.factor, mscale) / yarn_attention_factor(rope.factor, mscale_all);
   }
-  PELLUCID_ASSIGN(rope.attention_factor,
-                  fields.number_or(prefix + "attention_factor", otherwise));
+  PELLUCID_ASSIGN(rope.attention_factor, fields.number_or(prefix + "attention_factor", otherwise));
   return ok_status();
 }
 
 }  // namespace
 
 Result<RopeConfig> rope_from_json(Fields& fields, int64_t head_width, int64_t max_positions) {
-  const bool renamed = fields.has("rope_parameters.rope_type") ||
-                       fields.has("rope_parameters.rope_theta");
+  const bool renamed =
+      fields.has("rope_parameters.rope_type") || fields.has("rope_parameters.rope_theta");
   const std::string prefix = renamed ? "rope_parameters." : "rope_scaling.";
   RopeConfig rope;
   rope.head_width = head_width;
@@ -137,9 +136,9 @@ Result<RopeConfig> rope_from_gguf(Fields& fields, int64_t head_width, int64_t ma
     PELLUCID_TRY(fields.require("rope.scaling.factor", 1.0));
     rope.factor = 1.0;
   }
-  PELLUCID_ASSIGN(rope.original_max_positions,
-                  fields.number_or("rope.scaling.original_context_length",
-                                   static_cast<double>(max_positions)));
+  PELLUCID_ASSIGN(
+      rope.original_max_positions,
+      fields.number_or("rope.scaling.original_context_length", static_cast<double>(max_positions)));
   if (rope.kind == Kind::kYarn) {
     // llama.cpp multiplies its own 0.1 * ln(factor) + 1 by this.
     PELLUCID_ASSIGN(const double times, fields.number_or("rope.scaling.attn_factor", 1.0));

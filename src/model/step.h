@@ -17,12 +17,12 @@ struct KvCache {
     at::Tensor k_BPKH, v_BPKH;  // P: capacity, grows; the first `length` positions are valid
   };
   std::vector<Layer> layers;
-  int64_t length = 0;    // positions filled in every layer: moved forward by the engine after a pass
+  int64_t length = 0;  // positions filled in every layer: moved forward by the engine after a pass
   int64_t capacity = 0;  // positions to allocate at first use: the most that the group will need
 };
 
-/// Rows of equal length that share a program: tokens [token_first, token_first + batch * seq) of the
-/// packed tensors are a [batch, seq] block.
+/// Rows of equal length that share a program: tokens [token_first, token_first + batch * seq) of
+/// the packed tensors are a [batch, seq] block.
 struct GroupSpan {
   int64_t token_first = 0;
   int64_t batch = 0;

@@ -8,7 +8,9 @@
 namespace pellucid::model {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(at::IntArrayRef shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 Status check_shape(const tensor::ModelFiles& files, const WeightPlan& plan) {
   const auto* info = files.weights->find(plan.source);
@@ -64,9 +66,14 @@ Status load_weights(const tensor::ModelFiles& files, std::span<const WeightPlan>
     PELLUCID_ASSIGN(at::Tensor loaded,
                     files.weights->load(plan.source, plan.dtype.value_or(options.dtype)));
     switch (plan.layout) {
-      case WeightPlan::Layout::kPlain: break;
-      case WeightPlan::Layout::kTransposed: loaded = loaded.t().contiguous(); break;
-      case WeightPlan::Layout::kInterleaved: loaded = deinterleave(loaded, plan.num_heads); break;
+      case WeightPlan::Layout::kPlain:
+        break;
+      case WeightPlan::Layout::kTransposed:
+        loaded = loaded.t().contiguous();
+        break;
+      case WeightPlan::Layout::kInterleaved:
+        loaded = deinterleave(loaded, plan.num_heads);
+        break;
     }
     bytes_done += static_cast<int64_t>(loaded.nbytes());
     *plan.target = std::move(loaded);

@@ -2,6 +2,7 @@
 
 Needs dump_sites (in PELLUCID_BUILD, default build/dev); the tests of the real model need SmolLM2 in PELLUCID_MODELS.
 """
+
 from __future__ import annotations
 
 import json
@@ -37,16 +38,44 @@ LLAMA_VARIANTS: dict[str, dict] = {
     "relu": {"hidden_act": "relu"},
     "theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 123.0}},
     "linear": {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 10000.0}},
-    "dynamic": {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
-                "max_position_embeddings": 6},
-    "llama3": {"head_dim": 16, "rope_parameters": {
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 16, "rope_theta": 500.0}},
-    "yarn": {"head_dim": 16, "rope_parameters": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0}},
-    "yarn_all": {"head_dim": 16, "rope_parameters": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0,
-        "beta_fast": 20.0, "beta_slow": 2.0, "mscale": 0.7, "mscale_all_dim": 0.9, "truncate": False}},
+    "dynamic": {
+        "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
+        "max_position_embeddings": 6,
+    },
+    "llama3": {
+        "head_dim": 16,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "rope_theta": 500.0,
+        },
+    },
+    "yarn": {
+        "head_dim": 16,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "rope_theta": 10000.0,
+        },
+    },
+    "yarn_all": {
+        "head_dim": 16,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "rope_theta": 10000.0,
+            "beta_fast": 20.0,
+            "beta_slow": 2.0,
+            "mscale": 0.7,
+            "mscale_all_dim": 0.9,
+            "truncate": False,
+        },
+    },
 }
 GPT2_VARIANTS: dict[str, dict] = {
     "plain": {},
@@ -68,10 +97,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory):
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             family, variant = name.split("-")
-            make, variants = {"llama": (reference.tiny_llama, LLAMA_VARIANTS),
-                              "gpt2": (reference.tiny_gpt2, GPT2_VARIANTS)}[family]
+            make, variants = {
+                "llama": (reference.tiny_llama, LLAMA_VARIANTS),
+                "gpt2": (reference.tiny_gpt2, GPT2_VARIANTS),
+            }[family]
             made[name] = make(folder, **variants[variant]), folder
         return made[name]
+
     return get
 
 
@@ -82,17 +114,27 @@ def dump(tmp_path: pathlib.Path):
     if not program.exists():
         pytest.fail(f"{program} is missing: cmake --build build/dev --target dump_sites")
 
-    def run(model: pathlib.Path, passes: list[dict], dtype: str = "float64", watch: tuple[str, ...] = ("*",),
-            error: str = "", **plan: object) -> Sites:
+    def run(
+        model: pathlib.Path,
+        passes: list[dict],
+        dtype: str = "float64",
+        watch: tuple[str, ...] = ("*",),
+        error: str = "",
+        **plan: object,
+    ) -> Sites:
         (tmp_path / "plan.json").write_text(json.dumps({"passes": passes, "watch": watch} | plan))
-        done = subprocess.run([program, model, dtype, tmp_path / "plan.json", tmp_path / "out.safetensors"],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [program, model, dtype, tmp_path / "plan.json", tmp_path / "out.safetensors"],
+            capture_output=True,
+            text=True,
+        )
         if error:
             assert done.returncode == 1, "no error"
             assert error in done.stderr
             return {}
         assert done.returncode == 0, done.stderr
         return safetensors.torch.load_file(tmp_path / "out.safetensors")
+
     return run
 
 
@@ -103,7 +145,9 @@ def ids(model: torch.nn.Module, batch: int, seq: int, seed: int = 0) -> list[lis
 
 def of_group(sites: Sites, group: int = 0, number: int = 0) -> Sites:
     prefix = f"pass{number}.group{group}."
-    return {name.removeprefix(prefix): value for name, value in sites.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value for name, value in sites.items() if name.startswith(prefix)
+    }
 
 
 def true_sites(model: torch.nn.Module, tokens: list[list[int]], **more: object) -> Sites:
@@ -111,7 +155,9 @@ def true_sites(model: torch.nn.Module, tokens: list[list[int]], **more: object) 
         return reference.reference_sites(model, tokens, **more)
 
 
-def assert_equal(got: Sites, want: Sites, tolerance: float = 1e-10, names: set[str] | None = None) -> None:
+def assert_equal(
+    got: Sites, want: Sites, tolerance: float = 1e-10, names: set[str] | None = None
+) -> None:
     """Every site is there, has the shape, and agrees to `tolerance` times the largest value (at least 1) of its row."""
     assert names is not None or got.keys() == want.keys()
     for name in names or want:
@@ -134,7 +180,9 @@ def assert_equal(got: Sites, want: Sites, tolerance: float = 1e-10, names: set[s
 def test_every_site_of_a_prefill_equals_transformers(name, tiny, dump):
     model, folder = tiny(name)
     tokens = ids(model, 2, 11)
-    assert_equal(of_group(dump(folder, [{"groups": [{"tokens": tokens}]}])), true_sites(model, tokens))
+    assert_equal(
+        of_group(dump(folder, [{"groups": [{"tokens": tokens}]}])), true_sites(model, tokens)
+    )
 
 
 @pytest.mark.parametrize("name", MAIN)
@@ -151,7 +199,9 @@ def test_cached_decoding_equals_transformers_token_by_token(name, tiny, dump):
     model, folder = tiny(name)
     tokens = ids(model, 2, 9)
     passes = [{"groups": [{"tokens": [row[:4] for row in tokens], "cache": 0}]}]
-    passes += [{"groups": [{"tokens": [[row[i]] for row in tokens], "cache": 0}]} for i in range(4, 9)]
+    passes += [
+        {"groups": [{"tokens": [[row[i]] for row in tokens], "cache": 0}]} for i in range(4, 9)
+    ]
     cache = transformers.DynamicCache()
     wanted = [true_sites(model, [row[:4] for row in tokens], cache=cache)]
     wanted += [true_sites(model, [[row[i]] for row in tokens], cache=cache) for i in range(4, 9)]
@@ -166,7 +216,10 @@ def test_chunks_of_a_prompt_equal_the_whole(name, tiny, dump):
     model, folder = tiny(name)
     tokens = ids(model, 2, 13)
     cuts = [(0, 5), (5, 6), (6, 10), (10, 13)]
-    got = dump(folder, [{"groups": [{"tokens": [row[a:b] for row in tokens], "cache": 0}]} for a, b in cuts])
+    got = dump(
+        folder,
+        [{"groups": [{"tokens": [row[a:b] for row in tokens], "cache": 0}]} for a, b in cuts],
+    )
     whole = true_sites(model, tokens)
     for number, (a, b) in enumerate(cuts):
         want = {}
@@ -198,11 +251,14 @@ def test_groups_that_join_equal_those_that_ran_from_the_start(name, tiny, dump):
     """Also afterwards: what joined has its keys and values of the blocks that it did not run."""
     model, folder = tiny(name)
     one, two = ids(model, 2, 5), ids(model, 1, 3, 1)
-    joined = [{"tokens": one, "cache": 0}, {"tokens": two, "cache": 1},
-              {"tokens": one, "cache": 2, "join_layer": 1, "leader": 0},
-              {"tokens": one, "cache": 3, "join_layer": 1, "leader": 2},
-              {"tokens": two, "cache": 4, "join_layer": 2, "leader": 1},
-              {"tokens": one, "cache": 5, "join_layer": 3, "leader": 3}]
+    joined = [
+        {"tokens": one, "cache": 0},
+        {"tokens": two, "cache": 1},
+        {"tokens": one, "cache": 2, "join_layer": 1, "leader": 0},
+        {"tokens": one, "cache": 3, "join_layer": 1, "leader": 2},
+        {"tokens": two, "cache": 4, "join_layer": 2, "leader": 1},
+        {"tokens": one, "cache": 5, "join_layer": 3, "leader": 3},
+    ]
     again = [{"tokens": [[7]] * len(group["tokens"]), "cache": group["cache"]} for group in joined]
     got = dump(folder, [{"groups": joined}, {"groups": again}])
     for i, group in enumerate(joined):
@@ -211,7 +267,9 @@ def test_groups_that_join_equal_those_that_ran_from_the_start(name, tiny, dump):
         sites = of_group(got, i)
         layer = group.get("join_layer", 0)
         from_there = {site for site in want if site.startswith(("ln_final", "logits"))}
-        from_there |= {site for site in want if site.startswith("blocks.") and int(site.split(".")[1]) >= layer}
+        from_there |= {
+            site for site in want if site.startswith("blocks.") and int(site.split(".")[1]) >= layer
+        }
         if layer == 0:
             from_there = set(want)
         assert sites.keys() == from_there
@@ -219,7 +277,14 @@ def test_groups_that_join_equal_those_that_ran_from_the_start(name, tiny, dump):
         assert_equal(of_group(got, i, 1), true_sites(model, again[i]["tokens"], cache=cache))
 
 
-BESIDE = ["attn.q_resid", "attn.k_resid", "attn.v_resid", "attn.scores", "attn.pattern", "attn.result"]
+BESIDE = [
+    "attn.q_resid",
+    "attn.k_resid",
+    "attn.v_resid",
+    "attn.scores",
+    "attn.pattern",
+    "attn.result",
+]
 
 
 @pytest.mark.parametrize("name", [*MAIN, "llama-biases"])
@@ -227,7 +292,10 @@ def test_a_write_of_the_same_values_changes_nothing(name, tiny, dump):
     model, folder = tiny(name)
     group = {"groups": [{"tokens": ids(model, 2, 6)}, {"tokens": ids(model, 1, 4, 1)}]}
     passes = [group] + [
-        group | {"edits": [{"site": f"blocks.{i}.{site}", "group": 0, "scale": 1.0} for i in range(3)]} for site in BESIDE]
+        group
+        | {"edits": [{"site": f"blocks.{i}.{site}", "group": 0, "scale": 1.0} for i in range(3)]}
+        for site in BESIDE
+    ]
     got = dump(folder, passes, watch=())
     plain = got["pass0.result"]
     for number, site in enumerate(BESIDE, start=1):
@@ -239,9 +307,31 @@ def test_a_write_of_the_same_values_changes_nothing(name, tiny, dump):
 def editable(model: torch.nn.Module) -> list[str]:
     llama = isinstance(model, transformers.LlamaForCausalLM)
     own = ["attn.rot_q", "attn.rot_k", "mlp.gate", "mlp.up"] if llama else ["mlp.pre"]
-    return [*BESIDE, *own, "resid_pre", "ln1.scale", "ln1.normalized", "ln1.out", "attn.input", "attn.q", "attn.k", "attn.v",
-            "attn.z", "attn.out", "attn.delta", "resid_mid", "mlp.resid", "ln2.scale", "ln2.normalized", "ln2.out",
-            "mlp.input", "mlp.post", "mlp.out", "mlp.delta", "resid_post"]
+    return [
+        *BESIDE,
+        *own,
+        "resid_pre",
+        "ln1.scale",
+        "ln1.normalized",
+        "ln1.out",
+        "attn.input",
+        "attn.q",
+        "attn.k",
+        "attn.v",
+        "attn.z",
+        "attn.out",
+        "attn.delta",
+        "resid_mid",
+        "mlp.resid",
+        "ln2.scale",
+        "ln2.normalized",
+        "ln2.out",
+        "mlp.input",
+        "mlp.post",
+        "mlp.out",
+        "mlp.delta",
+        "resid_post",
+    ]
 
 
 @pytest.mark.parametrize("name", [*MAIN, "llama-biases"])
@@ -251,16 +341,25 @@ def test_writes_equal_the_same_hooks_in_transformers(name, tiny, dump):
     other, tokens = ids(model, 1, 4, 1), ids(model, 2, 6)
     plain = true_sites(model, tokens)["logits"]
     # Masked scores stay -inf.
-    sites = {f"blocks.1.{site}": 0.5 if site in ("attn.scores", "attn.pattern") else -0.5 for site in editable(model)}
+    sites = {
+        f"blocks.1.{site}": 0.5 if site in ("attn.scores", "attn.pattern") else -0.5
+        for site in editable(model)
+    }
     passes = []
     for cache, (site, scale) in enumerate(sites.items()):
-        passes.append({"groups": [{"tokens": other}, {"tokens": tokens, "cache": cache}],
-                       "edits": [{"site": site, "group": 1, "scale": scale}]})
+        passes.append(
+            {
+                "groups": [{"tokens": other}, {"tokens": tokens, "cache": cache}],
+                "edits": [{"site": site, "group": 1, "scale": scale}],
+            }
+        )
         passes.append({"groups": [{"tokens": [[5], [6]], "cache": cache}]})
     got = dump(folder, passes)
     for number, (site, scale) in enumerate(sites.items()):
         cache = transformers.DynamicCache()
-        want = true_sites(model, tokens, edits={site: lambda x, scale=scale: x * scale}, cache=cache)
+        want = true_sites(
+            model, tokens, edits={site: lambda x, scale=scale: x * scale}, cache=cache
+        )
         assert_equal(of_group(got, 1, 2 * number), want)
         assert_equal(of_group(got, 0, 2 * number + 1), true_sites(model, [[5], [6]], cache=cache))
         assert (want["logits"] - plain).abs().max() > 1e-6, f"{site}: no effect"
@@ -271,16 +370,46 @@ def test_edits_of_single_heads_equal_the_same_hooks_in_transformers(name, tiny, 
     model, folder = tiny(name)
     tokens = ids(model, 2, 5)
     kv_heads = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads)
-    cases = [("attn.q", 2, 2), ("attn.z", 4, 2), ("attn.pattern", 3, 1), ("attn.result", 1, 2), ("attn.q_resid", 4, 2)]
-    cases += [(site, head, 2) for site in ("attn.k", "attn.v", "attn.k_resid", "attn.v_resid") for head in range(kv_heads)]
-    got = dump(folder, [{"groups": [{"tokens": tokens}], "edits": [
-        {"site": f"blocks.1.{site}", "group": 0, "scale": 0.0, "head": head, "head_dim": dim}]} for site, head, dim in cases])
+    cases = [
+        ("attn.q", 2, 2),
+        ("attn.z", 4, 2),
+        ("attn.pattern", 3, 1),
+        ("attn.result", 1, 2),
+        ("attn.q_resid", 4, 2),
+    ]
+    cases += [
+        (site, head, 2)
+        for site in ("attn.k", "attn.v", "attn.k_resid", "attn.v_resid")
+        for head in range(kv_heads)
+    ]
+    got = dump(
+        folder,
+        [
+            {
+                "groups": [{"tokens": tokens}],
+                "edits": [
+                    {
+                        "site": f"blocks.1.{site}",
+                        "group": 0,
+                        "scale": 0.0,
+                        "head": head,
+                        "head_dim": dim,
+                    }
+                ],
+            }
+            for site, head, dim in cases
+        ],
+    )
     for number, (site, head, dim) in enumerate(cases):
+
         def zero(x: torch.Tensor, head: int = head, dim: int = dim) -> torch.Tensor:
             x = x.clone()
             x.select(dim, head).zero_()
             return x
-        assert_equal(of_group(got, 0, number), true_sites(model, tokens, edits={f"blocks.1.{site}": zero}))
+
+        assert_equal(
+            of_group(got, 0, number), true_sites(model, tokens, edits={f"blocks.1.{site}": zero})
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
@@ -288,13 +417,22 @@ def test_edits_of_single_heads_equal_the_same_hooks_in_transformers(name, tiny, 
 def test_a_row_has_the_same_bits_alone_and_among_strangers(name, dtype, tiny, dump):
     model, folder = tiny(name)
     rows = [(ids(model, 1, 7), ids(model, 1, 3, 5)), (ids(model, 1, 1, 1), ids(model, 1, 1, 6))]
-    strangers = [{"tokens": ids(model, batch, seq, 10 + i)} for i, (batch, seq) in enumerate([(2, 19), (1, 1), (3, 5), (1, 30)])]
+    strangers = [
+        {"tokens": ids(model, batch, seq, 10 + i)}
+        for i, (batch, seq) in enumerate([(2, 19), (1, 1), (3, 5), (1, 30)])
+    ]
     passes, places, cache = [], [], 0
     for chunks in rows:
         for place in (None, 0, 2, 4):
             for tokens in chunks:
                 row = [{"tokens": tokens, "cache": cache}]
-                passes.append({"groups": row if place is None else strangers[:place] + row + strangers[place:]})
+                passes.append(
+                    {
+                        "groups": row
+                        if place is None
+                        else strangers[:place] + row + strangers[place:]
+                    }
+                )
                 places.append(place or 0)
             cache += 1
     got = dump(folder, passes, dtype)
@@ -311,8 +449,11 @@ def test_a_row_has_the_same_bits_alone_and_among_strangers(name, dtype, tiny, du
 @pytest.mark.parametrize("name", ["llama-ratio3", "gpt2-plain"])
 def test_reading_changes_no_bit(name, dtype, tiny, dump):
     model, folder = tiny(name)
-    passes = [{"groups": [{"tokens": ids(model, 2, 9), "cache": 0}, {"tokens": ids(model, 1, 4, 1)}]},
-              {"groups": [{"tokens": ids(model, 2, 3, 2), "cache": 0}]}, {"groups": [{"tokens": [[1], [2]], "cache": 0}]}]
+    passes = [
+        {"groups": [{"tokens": ids(model, 2, 9), "cache": 0}, {"tokens": ids(model, 1, 4, 1)}]},
+        {"groups": [{"tokens": ids(model, 2, 3, 2), "cache": 0}]},
+        {"groups": [{"tokens": [[1], [2]], "cache": 0}]},
+    ]
     plain = dump(folder, passes, dtype, watch=())
     read = dump(folder, passes, dtype)
     for number in range(3):
@@ -325,7 +466,11 @@ def test_a_pass_stops_where_nobody_needs_more(name, tiny, dump):
     tokens = ids(model, 2, 5)
     whole = dump(folder, [{"groups": [{"tokens": tokens}]}])
     some = dump(folder, [{"groups": [{"tokens": tokens}]}], layer_end=2)
-    assert not any(".blocks.2" in name or "ln_final" in name or "result" in name for name in some if "attn" not in name)
+    assert not any(
+        ".blocks.2" in name or "ln_final" in name or "result" in name
+        for name in some
+        if "attn" not in name
+    )
     assert all(torch.equal(value, whole[site]) for site, value in some.items())
     rows = dump(folder, [{"groups": [{"tokens": tokens}]}], watch=(), logit_rows=[4, 9, 0])
     assert torch.equal(rows["pass0.result"], whole["pass0.result"][[4, 9, 0]])
@@ -354,14 +499,34 @@ def test_weights_have_canonical_names_and_a_view_for_each_head(tiny, dump):
 
 
 GGUF_BLOCK = {
-    "llama": {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"},
-    "gpt2": {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
-             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+    "llama": {
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    },
+    "gpt2": {
+        "ln_1": "attn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    },
 }
-GGUF_OTHER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-              "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm"}
+GGUF_OTHER = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+}
 
 
 def gguf_tensor(family: str, name: str, value: torch.Tensor, config) -> tuple[str, torch.Tensor]:
@@ -373,7 +538,9 @@ def gguf_tensor(family: str, name: str, value: torch.Tensor, config) -> tuple[st
     if family == "gpt2" and "c_" in part and kind == "weight":
         value = value.T
     if part.endswith(("q_proj", "k_proj")):  # the two halves of a head's rows become pairs
-        heads = config.num_attention_heads if part.endswith("q_proj") else config.num_key_value_heads
+        heads = (
+            config.num_attention_heads if part.endswith("q_proj") else config.num_key_value_heads
+        )
         value = value.unflatten(0, (heads, 2, -1)).transpose(1, 2).reshape(value.shape)
     return f"blk.{layer}.{GGUF_BLOCK[family][part]}.{kind}", value
 
@@ -400,8 +567,12 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module) -> None:
         if rope["rope_type"] == "yarn":
             writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         if rope["rope_type"] == "llama3":
-            plain = rope["rope_theta"] ** -(torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
-            writer.add_tensor("rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq).numpy())
+            plain = rope["rope_theta"] ** -(
+                torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
+            )
+            writer.add_tensor(
+                "rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq).numpy()
+            )
     else:
         writer.add_feed_forward_length(config.n_inner)
         writer.add_layer_norm_eps(config.layer_norm_epsilon)
@@ -414,13 +585,26 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module) -> None:
     writer.close()
 
 
-@pytest.mark.parametrize("name", ["llama-ratio3", "llama-tied", "llama-wide_heads", "llama-linear", "llama-llama3",
-                                  "llama-yarn", "gpt2-plain"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama-ratio3",
+        "llama-tied",
+        "llama-wide_heads",
+        "llama-linear",
+        "llama-llama3",
+        "llama-yarn",
+        "gpt2-plain",
+    ],
+)
 def test_every_site_of_a_gguf_file_equals_transformers(name, tiny, dump, tmp_path):
     model, _ = tiny(name)
     write_gguf(tmp_path / "tiny.gguf", model)
     tokens = ids(model, 2, 11)
-    assert_equal(of_group(dump(tmp_path / "tiny.gguf", [{"groups": [{"tokens": tokens}]}])), true_sites(model, tokens))
+    assert_equal(
+        of_group(dump(tmp_path / "tiny.gguf", [{"groups": [{"tokens": tokens}]}])),
+        true_sites(model, tokens),
+    )
 
 
 PROMPTS = {  # with the largest logits at the end, from transformers in float32
@@ -436,14 +620,18 @@ def smollm2():
     for path in (folder, gguf):
         if not path.exists():
             pytest.skip(f"{path} is missing (tools/make_reference_model.py)")
-    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = transformers.LlamaForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    )
     return model.eval(), folder, gguf
 
 
 def test_every_site_of_smollm2_equals_transformers_from_both_kinds_of_files(smollm2, dump):
     model, folder, gguf = smollm2
     groups = [{"tokens": [list(prompt)]} for prompt in PROMPTS]
-    from_gguf, from_folder = (dump(path, [{"groups": groups}], "float32") for path in (gguf, folder))
+    from_gguf, from_folder = (
+        dump(path, [{"groups": groups}], "float32") for path in (gguf, folder)
+    )
     assert from_gguf.keys() == from_folder.keys()
     for name, value in from_gguf.items():
         assert torch.equal(value, from_folder[name]), f"{name} differs between the files"
@@ -451,4 +639,6 @@ def test_every_site_of_smollm2_equals_transformers_from_both_kinds_of_files(smol
         got = of_group(from_gguf, i)
         assert_equal(got, reference.reference_sites(model, [list(prompt)]), 1e-4)
         if top is not None:
-            assert got["logits"][0, -1].topk(len(top)).values.tolist() == pytest.approx(top, abs=2e-4)
+            assert got["logits"][0, -1].topk(len(top)).values.tolist() == pytest.approx(
+                top, abs=2e-4
+            )

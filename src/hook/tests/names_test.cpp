@@ -95,9 +95,10 @@ TEST_CASE("names: aliases of other tools") {
 }
 
 TEST_CASE("names: a wrong name offers the nearest ones") {
-  CHECK(resolved(gated(), "blocks.3.resid_pots") ==
-        "no site named blocks.3.resid_pots (did you mean blocks.3.resid_post, blocks.3.resid_pre or "
-        "blocks.3.resid_mid?)");
+  CHECK(
+      resolved(gated(), "blocks.3.resid_pots") ==
+      "no site named blocks.3.resid_pots (did you mean blocks.3.resid_post, blocks.3.resid_pre or "
+      "blocks.3.resid_mid?)");
   CHECK(resolved(gated(), "model.layers.2.self_attn.o_prj.input")
             .find("did you mean model.layers.2.self_attn.o_proj.input") != std::string::npos);
   CHECK(resolved(gated(), "") == "no site named  (`pellucid sites` lists them)");
@@ -106,12 +107,14 @@ TEST_CASE("names: a wrong name offers the nearest ones") {
 }
 
 TEST_CASE("names: what a family lacks is explained") {
-  CHECK(resolved(gated(), "blocks.1.mlp.pre") ==
-        "llama has no site blocks.1.mlp.pre (its MLP is gated: blocks.1.mlp.gate is the input of the "
-        "activation, blocks.1.mlp.up the other factor)");
-  CHECK(resolved(plain(), "blocks.1.mlp.gate") ==
-        "gpt2 has no site blocks.1.mlp.gate (its MLP is not gated: blocks.1.mlp.pre is the input of "
-        "the activation)");
+  CHECK(
+      resolved(gated(), "blocks.1.mlp.pre") ==
+      "llama has no site blocks.1.mlp.pre (its MLP is gated: blocks.1.mlp.gate is the input of the "
+      "activation, blocks.1.mlp.up the other factor)");
+  CHECK(
+      resolved(plain(), "blocks.1.mlp.gate") ==
+      "gpt2 has no site blocks.1.mlp.gate (its MLP is not gated: blocks.1.mlp.pre is the input of "
+      "the activation)");
   CHECK(resolved(gated(), "hook_pos_embed") ==
         "llama has no site hook_pos_embed (its positions are not learned embeddings)");
   CHECK(resolved(plain(), "blocks.0.attn.hook_rot_q") ==
@@ -135,8 +138,8 @@ TEST_CASE("names: a layer out of range names both numbers") {
 TEST_CASE("names: globs") {
   const auto keys = match_sites(gated(), "blocks.*.attn.z");
   REQUIRE(keys.ok());
-  CHECK((*keys == std::vector<SiteKey>{{Site::kAttnZ, 0}, {Site::kAttnZ, 1}, {Site::kAttnZ, 2},
-                                       {Site::kAttnZ, 3}}));
+  CHECK((*keys == std::vector<SiteKey>{
+                      {Site::kAttnZ, 0}, {Site::kAttnZ, 1}, {Site::kAttnZ, 2}, {Site::kAttnZ, 3}}));
   CHECK(match_sites(gated(), "blocks.3.*")->size() == kSitesPerBlock - 3);
   CHECK(match_sites(gated(), "*")->size() == site_names(gated()).size());
   CHECK((*match_sites(gated(), "l_out-2") == std::vector<SiteKey>{{Site::kResidPost, 2}}));
@@ -164,8 +167,8 @@ TEST_CASE("names: no alias hides a canonical name or another alias") {
   std::set<std::string_view> pairs;
   for (const Alias& alias : common_aliases()) {
     for (const SiteInfo& info : all_sites()) CHECK(alias.alias != info.name);
-    const bool by_family = alias.alias.ends_with("mlp.hook_pre") || alias.alias.ends_with("mlp.in.hook_out") ||
-                           alias.alias == "ffn_up-{i}";
+    const bool by_family = alias.alias.ends_with("mlp.hook_pre") ||
+                           alias.alias.ends_with("mlp.in.hook_out") || alias.alias == "ffn_up-{i}";
     if (!by_family) CHECK(pairs.insert(alias.alias).second);
     CHECK((alias.alias.find("{i}") != std::string_view::npos) == site_info(alias.site).per_block);
   }

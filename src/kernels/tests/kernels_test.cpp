@@ -51,7 +51,7 @@ void check_rows(const std::function<at::Tensor(const at::Tensor&)>& function, co
 
 TEST_CASE("linear: a row's bits do not depend on the number of rows") {
   for (const at::ScalarType type : kTypes) {
-    for (const auto [in, out] : {std::pair{1, 1}, {7, 5}, {36, 43}, {64, 192}, {577, 100}}) {
+    for (const auto& [in, out] : {std::pair{1, 1}, {7, 5}, {36, 43}, {64, 192}, {577, 100}}) {
       const auto options = at::TensorOptions(type);
       const at::Tensor weight = at::randn({out, in}, options), bias = at::randn({out}, options);
       check_rows([&](const at::Tensor& x) { return kernels::linear(x, weight, bias); },
@@ -109,8 +109,8 @@ TEST_CASE("linear: gradients are right and change no bit, also of gradients") {
 
 TEST_CASE("activations: a row's bits do not depend on the number of rows") {
   for (const at::ScalarType type : kTypes) {
-    for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh,
-                                        Activation::kGeluErf, Activation::kRelu}) {
+    for (const Activation activation :
+         {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
       for (const int64_t width : {1, 3, 37, 100}) {
         check_rows([&](const at::Tensor& x) { return activate(activation, x); },
                    at::randn({130, width}, at::TensorOptions(type)));

@@ -108,8 +108,9 @@ struct Names {
 };
 constexpr Names kHf{"wte",  "wpe",      "h.{}.",      "ln_1", "attn.c_attn", "attn.c_proj",
                     "ln_2", "mlp.c_fc", "mlp.c_proj", "ln_f", "lm_head"};
-constexpr Names kGguf{"token_embd", "position_embd", "blk.{}.",  "attn_norm",   "attn_qkv", "attn_output",
-                      "ffn_norm",   "ffn_up",        "ffn_down", "output_norm", "output"};
+constexpr Names kGguf{"token_embd", "position_embd", "blk.{}.",  "attn_norm",
+                      "attn_qkv",   "attn_output",   "ffn_norm", "ffn_up",
+                      "ffn_down",   "output_norm",   "output"};
 
 // Causal masks of older files; a head that repeats the embedding.
 constexpr std::string_view kIgnorableTensors[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias",
@@ -156,7 +157,8 @@ std::vector<WeightPlan> Gpt2::plan(const Names& names, const std::string& prefix
     add(name + ".bias", {out}, linear.bias);
   };
   add(prefix + std::string(names.embed) + ".weight", {vocab, d}, embed_VD_);
-  add(prefix + std::string(names.pos_embed) + ".weight", {config_.context_length, d}, pos_embed_PD_);
+  add(prefix + std::string(names.pos_embed) + ".weight", {config_.context_length, d},
+      pos_embed_PD_);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     Block& block = blocks_[i];
     const std::string start = prefix + fmt::format(fmt::runtime(names.block), i);
@@ -242,9 +244,9 @@ at::Tensor Gpt2::forward(Step& step) const {
   const at::Tensor embed_TD = taps.at(Site::kEmbed, -1, at::embedding(embed_VD_, tokens_T));
   const at::Tensor positions_T = first_rows(step, step.positions_T);
   const at::Tensor pos_TD = taps.at(Site::kPosEmbed, -1, at::embedding(pos_embed_PD_, positions_T));
-  const at::Tensor resid_TD =
-      run_blocks(step, static_cast<int>(blocks_.size()), at::add(embed_TD, pos_TD),
-                 [&](int layer, at::Tensor x_TD) { return run_block(step, layer, std::move(x_TD)); });
+  const at::Tensor resid_TD = run_blocks(
+      step, static_cast<int>(blocks_.size()), at::add(embed_TD, pos_TD),
+      [&](int layer, at::Tensor x_TD) { return run_block(step, layer, std::move(x_TD)); });
   return run_head(step, ln_final_, unembed_, resid_TD);
 }
 
@@ -282,8 +284,9 @@ at::Tensor Gpt2::attention(Step& step, int layer, const at::Tensor& resid_TD) co
   const at::Tensor v_TNH = project(Site::kAttnV, block.v, v_written);
   const double scale =
       config_.scale_scores ? 1.0 / std::sqrt(static_cast<double>(sizes.head_width)) : 1.0;
-  at::Tensor z_TNH = attend(step, layer, {sizes.num_heads, sizes.num_heads, sizes.head_width, scale},
-                            q_TNH, k_TNH, v_TNH);
+  at::Tensor z_TNH =
+      attend(step, layer, {sizes.num_heads, sizes.num_heads, sizes.head_width, scale}, q_TNH, k_TNH,
+             v_TNH);
   z_TNH = taps.at(Site::kAttnZ, layer, std::move(z_TNH));
   return taps.at(Site::kAttnOut, layer, project_out(step, layer, z_TNH, block.o));
 }

@@ -71,14 +71,15 @@ Result<Config> config_from_json(Fields fields) {
   PELLUCID_ASSIGN(config.attention_bias, fields.boolean_or("attention_bias", false));
   PELLUCID_ASSIGN(config.mlp_bias, fields.boolean_or("mlp_bias", false));
   PELLUCID_ASSIGN(config.tied_head, fields.boolean_or("tie_word_embeddings", false));
-  PELLUCID_ASSIGN(config.rope,
-                  rope_from_json(fields, sizes.head_width, config.context_length));
+  PELLUCID_ASSIGN(config.rope, rope_from_json(fields, sizes.head_width, config.context_length));
   PELLUCID_TRY(fields.refuse_unknown({}));
   return config;
 }
 
 constexpr std::string_view kIgnorableGguf[] = {
-    "block_count", "rope.scaling.finetuned", "tensor_data_layout",
+    "block_count",
+    "rope.scaling.finetuned",
+    "tensor_data_layout",
 };
 
 Result<Config> config_from_gguf(const tensor::ModelFiles& files, Fields fields) {
@@ -96,8 +97,7 @@ Result<Config> config_from_gguf(const tensor::ModelFiles& files, Fields fields) 
                   fields.integer_or("attention.key_length", sizes.d_model / sizes.num_heads));
   PELLUCID_TRY(fields.require("attention.value_length", sizes.head_width));
   if (sizes.head_width < 1 || sizes.head_width > sizes.d_model * sizes.num_heads) {
-    return error(Code::kCorruptFile, "", "{}: heads of width {}", fields.where(),
-                 sizes.head_width);
+    return error(Code::kCorruptFile, "", "{}: heads of width {}", fields.where(), sizes.head_width);
   }
   PELLUCID_ASSIGN(sizes.d_mlp, fields.size("feed_forward_length"));
   PELLUCID_ASSIGN(config.context_length, fields.size("context_length", int64_t{1} << 40));
@@ -132,15 +132,13 @@ struct Block {
 struct Names {
   std::string_view block, q, k, v, o, ln1, ln2, gate, up, down, embed, ln_final, unembed;
 };
-constexpr Names kHf{"model.layers.{}.",       "self_attn.q_proj",
-                    "self_attn.k_proj",       "self_attn.v_proj",
-                    "self_attn.o_proj",       "input_layernorm",
-                    "post_attention_layernorm", "mlp.gate_proj",
-                    "mlp.up_proj",            "mlp.down_proj",
-                    "model.embed_tokens",     "model.norm",
-                    "lm_head"};
-constexpr Names kGguf{"blk.{}.",  "attn_q",   "attn_k",   "attn_v",     "attn_output",
-                      "attn_norm", "ffn_norm", "ffn_gate", "ffn_up",     "ffn_down",
+constexpr Names kHf{
+    "model.layers.{}.", "self_attn.q_proj", "self_attn.k_proj",         "self_attn.v_proj",
+    "self_attn.o_proj", "input_layernorm",  "post_attention_layernorm", "mlp.gate_proj",
+    "mlp.up_proj",      "mlp.down_proj",    "model.embed_tokens",       "model.norm",
+    "lm_head"};
+constexpr Names kGguf{"blk.{}.",    "attn_q",      "attn_k",   "attn_v", "attn_output",
+                      "attn_norm",  "ffn_norm",    "ffn_gate", "ffn_up", "ffn_down",
                       "token_embd", "output_norm", "output"};
 
 constexpr std::string_view kIgnorableTensors[] = {"*.rotary_emb.inv_freq"};
@@ -226,8 +224,9 @@ Status Llama::load(const tensor::ModelFiles& files, const LoadOptions& options) 
                      .dtype = at::kDouble});
   }
   PELLUCID_TRY(load_weights(files, plans,
-                            config_.tied_head ? std::span(kIgnorableTied).first(2)
-                                              : std::span<const std::string_view>(kIgnorableTensors),
+                            config_.tied_head
+                                ? std::span(kIgnorableTied).first(2)
+                                : std::span<const std::string_view>(kIgnorableTensors),
                             options));
   if (factors.defined()) {
     if (config_.rope.kind != RopeConfig::Kind::kDefault) {
@@ -239,7 +238,8 @@ Status Llama::load(const tensor::ModelFiles& files, const LoadOptions& options) 
     config_.rope.factors.assign(data, data + factors.numel());
     for (const double factor : config_.rope.factors) {
       if (factor > 0) continue;
-      return error(Code::kCorruptFile, "", "{}: a rotary factor is {}", files.path.string(), factor);
+      return error(Code::kCorruptFile, "", "{}: a rotary factor is {}", files.path.string(),
+                   factor);
     }
   }
   if (config_.tied_head) unembed_.weight = embed_VD_;
@@ -279,10 +279,9 @@ at::Tensor Llama::forward(Step& step) const {
   at::Tensor resid_TD = at::embedding(embed_VD_, tokens_T);
   resid_TD = step.taps.at(Site::kEmbed, -1, std::move(resid_TD));
   const RotaryTable rotary = rotary_table(config_.rope, step, wide(info_.dtype));
-  resid_TD = run_blocks(step, static_cast<int>(blocks_.size()), std::move(resid_TD),
-                        [&](int layer, at::Tensor x_TD) {
-                          return run_block(step, layer, rotary, std::move(x_TD));
-                        });
+  resid_TD = run_blocks(
+      step, static_cast<int>(blocks_.size()), std::move(resid_TD),
+      [&](int layer, at::Tensor x_TD) { return run_block(step, layer, rotary, std::move(x_TD)); });
   return run_head(step, ln_final_, unembed_, resid_TD);
 }
 
@@ -331,8 +330,8 @@ at::Tensor Llama::attention(Step& step, int layer, const RotaryTable& rotary,
 
 // ---- registration
 
-// Module paths of transformers 5. Left out on purpose: inputs that several modules share and an edit
-// of which would mean something else here than there (q_proj.input, input_layernorm.input).
+// Module paths of transformers 5. Left out on purpose: inputs that several modules share and an
+// edit of which would mean something else here than there (q_proj.input, input_layernorm.input).
 constexpr hook::Alias kAliases[] = {
     {"model.embed_tokens.input", Site::kTokens},
     {"model.embed_tokens.output", Site::kEmbed},

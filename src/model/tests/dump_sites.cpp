@@ -167,7 +167,8 @@ Status run(int argc, char** argv) {
     step.taps = hook::Taps(&recorder, static_cast<int>(model->info().sizes.num_layers),
                            static_cast<int>(step.groups.size()));
     for (const json& glob : plan.value("watch", json::array())) {
-      PELLUCID_ASSIGN(const auto keys, hook::match_sites(model->catalog(), glob.get<std::string>()));
+      PELLUCID_ASSIGN(const auto keys,
+                      hook::match_sites(model->catalog(), glob.get<std::string>()));
       for (const auto key : keys) watch(step, key, edits);
     }
     for (const Edit& edit : edits) watch(step, edit.key, edits);
@@ -178,15 +179,19 @@ Status run(int argc, char** argv) {
     }
   }
   for (const auto& weight : model->weights()) {
-    if (plan.value("weights", false)) out["weight." + weight.name] = (*model->weight(weight.name)).contiguous();
+    if (plan.value("weights", false))
+      out["weight." + weight.name] = (*model->weight(weight.name)).contiguous();
   }
 
   std::vector<files::TensorToWrite> list;
   for (const auto& [name, value] : out) {
     const auto* dtype_info = files::find_safe_dtype(
-        value.scalar_type() == at::kLong ? "I64" : tensor::find_dtype(value.scalar_type())->file_name);
+        value.scalar_type() == at::kLong ? "I64"
+                                         : tensor::find_dtype(value.scalar_type())->file_name);
     PELLUCID_CHECK(dtype_info != nullptr, "no file dtype for {}", name);
-    list.push_back({name, dtype_info->dtype, value.sizes().vec(),
+    list.push_back({name,
+                    dtype_info->dtype,
+                    value.sizes().vec(),
                     {static_cast<const std::byte*>(value.const_data_ptr()), value.nbytes()}});
   }
   return files::write_safetensors(argv[4], list);

@@ -23,7 +23,8 @@ using hook::Site;
 namespace {
 
 std::shared_ptr<const Model> tiny(at::ScalarType dtype, const char* config = kTinyLlama) {
-  auto model = load_model(fake_files(config, tiny_llama_weights()), {.dtype = dtype, .progress = {}});
+  auto model =
+      load_model(fake_files(config, tiny_llama_weights()), {.dtype = dtype, .progress = {}});
   REQUIRE(model.ok());
   return *model;
 }
@@ -31,7 +32,8 @@ std::shared_ptr<const Model> tiny(at::ScalarType dtype, const char* config = kTi
 // Hands one site to a function.
 class Watcher : public hook::Listener {
  public:
-  explicit Watcher(std::function<at::Tensor(at::Tensor)> function) : function_(std::move(function)) {}
+  explicit Watcher(std::function<at::Tensor(at::Tensor)> function)
+      : function_(std::move(function)) {}
   at::Tensor packed(hook::SiteKey, at::Tensor x) override { return function_(x); }
   at::Tensor beside(hook::SiteKey, int, at::Tensor x) override { return function_(x); }
 
@@ -89,9 +91,9 @@ TEST_CASE("forward: gradients of every floating site agree with finite differenc
     CHECK(largest(leaf.grad()) > 1e-8);
     const at::NoGradGuard no_grad;
     const auto shifted = [&](double by) {
-      return loss(run(*model, info.site, layer, true, [&](at::Tensor x) {
-               return at::sub(x, direction, -by);
-             })).item<double>();
+      return loss(run(*model, info.site, layer, true,
+                      [&](at::Tensor x) { return at::sub(x, direction, -by); }))
+          .item<double>();
     };
     const double step = 1e-5;
     const double numeric = (shifted(step) - shifted(-step)) / (2 * step);
@@ -163,7 +165,8 @@ TEST_CASE("forward: tokens that are not in the vocabulary are an error of torch,
 TEST_CASE("forward: the last norm and the unembedding on their own are the pass's") {
   const auto model = tiny(at::kFloat);
   at::Tensor last;
-  const at::Tensor logits = run(*model, Site::kResidPost, 1, true, [&](at::Tensor x) { return last = x; });
+  const at::Tensor logits =
+      run(*model, Site::kResidPost, 1, true, [&](at::Tensor x) { return last = x; });
   const at::Tensor alone = model->unembed(model->final_norm(last.view({2, 5, 12})));
   CHECK(at::equal(alone.view({10, 17}), logits));
 }

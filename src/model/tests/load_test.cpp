@@ -57,7 +57,8 @@ TEST_CASE("loading: a whole model, and what it says about itself") {
 
 TEST_CASE("loading: fields that would change the maths are refused by name") {
   CHECK(load(kTinyLlama).ok());
-  CHECK(load(with("sliding_window", "4096")).what == "tiny/config.json: unknown field sliding_window = 4096");
+  CHECK(load(with("sliding_window", "4096")).what ==
+        "tiny/config.json: unknown field sliding_window = 4096");
   CHECK(load(with("sliding_window", "4096")).code == Code::kUnsupported);
   CHECK(load(with("sliding_window", "null")).ok());
   CHECK(load(with("quantization_config", R"({"bits": 4})")).what ==
@@ -69,7 +70,8 @@ TEST_CASE("loading: fields that would change the maths are refused by name") {
   CHECK(load(with("rope_interleaved", "true")).code == Code::kUnsupported);
   CHECK(load(with("rope_scaling", R"({"type": "longrope", "factor": 2})")).what ==
         "tiny/config.json: rotary scaling 'longrope'");
-  CHECK(load(with("rope_scaling", R"({"type": "linear", "factor": 0})")).code == Code::kCorruptFile);
+  CHECK(load(with("rope_scaling", R"({"type": "linear", "factor": 0})")).code ==
+        Code::kCorruptFile);
   CHECK(load(with("rope_scaling", R"({"type": "linear", "factor": 2, "extra": 1})")).what ==
         "tiny/config.json: unknown field rope_scaling.extra = 1");
   CHECK(load(with("rope_scaling", R"({"type": "linear"})")).code == Code::kNotFound);

@@ -57,8 +57,8 @@ void write_aliases(std::string_view title, std::string_view text,
                    std::span<const hook::Alias> aliases) {
   fmt::print("\n## {}\n\n{}\n\n| name | site |\n|---|---|\n", title, text);
   for (const hook::Alias& alias : aliases) {
-    const bool last = hook::site_info(alias.site).per_block &&
-                      alias.alias.find("{i}") == std::string_view::npos;
+    const bool last =
+        hook::site_info(alias.site).per_block && alias.alias.find("{i}") == std::string_view::npos;
     fmt::print("| `{}` | `{}`{}{} |\n", alias.alias, full_name(hook::site_info(alias.site)),
                alias.flatten_heads ? ", heads and width as one dimension" : "",
                last ? " of the last block" : "");
@@ -70,10 +70,11 @@ void write_aliases(std::string_view title, std::string_view text,
 int main() {
   std::fputs(kHead, stdout);
   write_sites();
-  write_aliases("Names of other tools",
-                "For every family: TransformerLens's two vocabularies, nnterp's, llama.cpp's. A name "
-                "that is listed twice means the site\nthat the family has.",
-                hook::common_aliases());
+  write_aliases(
+      "Names of other tools",
+      "For every family: TransformerLens's two vocabularies, nnterp's, llama.cpp's. A name "
+      "that is listed twice means the site\nthat the family has.",
+      hook::common_aliases());
   for (const model::Family* family : model::families()) {
     write_aliases(fmt::format("Hugging Face module paths: {}", family->name),
                   "Inputs and outputs of transformers' modules, where they mean the same.",

@@ -1,10 +1,7 @@
-#include <ATen/ops/abs.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/max.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/sub.h>
 #include <ATen/ops/tensor.h>
 #include <doctest/doctest.h>
 
@@ -31,10 +28,6 @@ RopeConfig rope(RopeConfig::Kind kind) {
 
 at::Tensor doubles(std::vector<int64_t> shape) {
   return at::randn(shape, at::TensorOptions(at::kDouble));
-}
-
-double difference(const at::Tensor& a, const at::Tensor& b) {
-  return at::max(at::abs(at::sub(a, b))).item<double>();
 }
 
 }  // namespace
@@ -79,8 +72,7 @@ TEST_CASE("rotary: a rotation by its formula, and positions far out") {
   Step step;
   step.groups = {{0, 1, 3, 0, nullptr, 0, -1}};
   step.positions_T = at::tensor(std::vector<int64_t>{0, 5, 100000}, at::TensorOptions(at::kLong));
-  const RotaryTable table =
-      rotary_table(rope(RopeConfig::Kind::kDefault), step, at::kDouble);
+  const RotaryTable table = rotary_table(rope(RopeConfig::Kind::kDefault), step, at::kDouble);
   const at::Tensor x = doubles({3, 2, 8});
   const at::Tensor y = rotate(x, table);
   CHECK(at::equal(y[0], x[0]));
@@ -166,8 +158,10 @@ TEST_CASE("cache: with gradients the past is concatenated and keeps its graph") 
 
 TEST_CASE("groups: chains of leaders, and rows that are replaced") {
   Step step;
-  step.groups = {{0, 2, 2, 0, nullptr, 0, -1}, {4, 1, 3, 0, nullptr, 0, -1},
-                 {7, 2, 2, 0, nullptr, 2, 0},  {11, 2, 2, 0, nullptr, 2, 2},
+  step.groups = {{0, 2, 2, 0, nullptr, 0, -1},
+                 {4, 1, 3, 0, nullptr, 0, -1},
+                 {7, 2, 2, 0, nullptr, 2, 0},
+                 {11, 2, 2, 0, nullptr, 2, 2},
                  {15, 1, 3, 0, nullptr, 5, 1}};
   CHECK(num_active(step, 0) == 2);
   CHECK(num_active(step, 2) == 4);
