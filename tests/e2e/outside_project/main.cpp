@@ -1,5 +1,5 @@
 // Without arguments: the version. With a model: steers "The capital of France is" by the difference
-// between "Italy" and "France", and prints the five best next tokens.
+// at the last position to the prompt about Italy, and prints the five best next tokens.
 #include <pellucid/pellucid.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     pellucid::Trace t(lm);
     const pellucid::Value italy = t.prompt("The capital of Italy is").read("blocks.24.resid_pre");
     const pellucid::Value france = t.prompt("The capital of France is").read("blocks.24.resid_pre");
-    const pellucid::Value v = italy.select(1, 3) - france.select(1, 3);
+    const pellucid::Value v = italy.select(1, -1) - france.select(1, -1);
 
     t.prompt("The capital of France is");
     const pellucid::Value h = t.read("blocks.24.resid_pre");
