@@ -9,12 +9,10 @@ in-place operations mean what they mean in PyTorch.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx.experimental import _config as _shape_config
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pellucid import _native
@@ -165,7 +163,7 @@ class Recorder:
                     "an ordinary tensor given as `out=`", mode.where, "use the operation's result"
                 )
         twin_args, twin_kwargs = map_tensors(twin, (args, kwargs))
-        with torch.inference_mode(), _unknown_lengths(), mode:
+        with torch.inference_mode(), mode:
             return function(*twin_args, **twin_kwargs)
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -232,9 +230,14 @@ class Recorder:
                 "call .eval() on the module",
                 mode.where,
             )
-        out = func(*args, **kwargs)
-        unknown = base in _UNKNOWN_LENGTH or (base == "index" and _by_mask(args[1]))
+        unknown = base in _LONGEST or (base == "index" and any(map(_is_mask, args[1])))
         mode.unknown_length |= unknown
+        if base in _LONGEST:
+            out = _LONGEST[base](*args)
+        elif unknown:
+            out = func(args[0], _longest_positions(args[1]))
+        else:
+            out = func(*args, **kwargs)
         if mode.recording:
             self._note(func, base, name, args, kwargs, out, mode)
         elif unknown:
@@ -388,7 +391,13 @@ class Recorder:
 
 # Results of unknown length: the longest they can be stands for them, and a shorter twin beside it
 # shows which of the later dimensions depend on it.
-_UNKNOWN_LENGTH = ("nonzero", "masked_select", "argwhere")
+_LONGEST: dict[str, Callable[..., torch.Tensor]] = {
+    "nonzero": lambda x: torch.empty(x.numel(), x.dim(), dtype=torch.long, device="meta"),
+    "argwhere": lambda x: torch.empty(x.numel(), x.dim(), dtype=torch.long, device="meta"),
+    "masked_select": lambda x, mask: torch.empty(
+        torch.broadcast_shapes(x.shape, mask.shape).numel(), dtype=x.dtype, device="meta"
+    ),
+}
 _PIECES = ("unbind", "split", "split_with_sizes", "chunk", "tensor_split")
 
 
@@ -408,18 +417,20 @@ class _Mode(TorchDispatchMode):
         return self.recorder.dispatched(func, args, kwargs or {}, self)
 
 
-@contextmanager
-def _unknown_lengths() -> Iterator[None]:
-    before = _shape_config.meta_nonzero_assume_all_nonzero
-    _shape_config.meta_nonzero_assume_all_nonzero = True
-    try:
-        yield
-    finally:
-        _shape_config.meta_nonzero_assume_all_nonzero = before
+def _is_mask(index: torch.Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
-def _by_mask(indices: Any) -> bool:
-    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+def _longest_positions(indices: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Masks as the positions that they would be if they were true everywhere."""
+    positions: list[torch.Tensor | None] = []
+    for index in indices:
+        if index is None or not _is_mask(index):
+            positions.append(index)
+        else:
+            every = torch.empty(index.numel(), dtype=torch.long, device="meta")
+            positions.extend([every] * index.dim())
+    return positions
 
 
 def _argument(func: Any, args: Any, kwargs: dict[str, Any], name: str) -> Any:

@@ -38,7 +38,7 @@ class StoredProgram:
         """Writes the program: JSON for a name that ends in .json, else binary. Prompts are left out.
 
         Constants go to NAME.constants.safetensors beside it, named by their content.
-        `pellucid trace MODEL FILE --prompt "..."` runs it.
+        `pellucid trace MODEL FILE --prompt "..." --constants NAME.constants.safetensors` runs it.
         """
         path = Path(file)
         stored = self._native.without_tokens()

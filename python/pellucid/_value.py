@@ -46,9 +46,12 @@ class Value(torch.Tensor):
         where: str,
         label: str,
     ) -> Value:
-        value: Value = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            Value, twin.shape, dtype=twin.dtype, device="cpu"
-        )
+        with torch.inference_mode(
+            False
+        ):  # what is saved is an ordinary tensor, wherever it was made
+            value: Value = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+                Value, twin.shape, dtype=twin.dtype, device="cpu"
+            )
         value._recorder, value._twin, value._other = recorder, twin, other
         value._where, value._label = where, label
         return value

@@ -60,6 +60,7 @@ EXPRESSIONS = {
     "a list after an int": lambda x, y, i: x[0, [1, 2]],
     "two lists with a slice between": lambda x, y, i: x[[0, 1], :, [1, 2]],
     "masks": lambda x, y, i: (x[x > 0], x[x[:, :, 0] > 0], (x[x > 0] * 2).sum()),
+    "nonzero, masked_select": lambda x, y, i: ((x > 0).nonzero(), x.masked_select(x > 0) * 2),
     "a mask and an int": lambda x, y, i: x[x[:, :, 0] > 0, 3],
     "traced integers": lambda x, y, i: (x[:, i[0, 0]], x[i[0, 1]], y[:, :, i[0, 0]]),
     "traced positions": lambda x, y, i: x[:, i],

@@ -446,6 +446,15 @@ def test_saved_values_are_plain_tensors_and_the_same_objects(llama):
     assert h.grad is not None
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_traces_work_where_gradients_are_off(llama, mode):
+    with mode(), llama.lm.trace(IDS) as t:
+        llama.lm.blocks[1].resid_post[:, -1] += V
+        logits = t.save(llama.lm.logits)
+    assert type(logits) is torch.Tensor
+    (logits * torch.ones(300, dtype=torch.float64, requires_grad=True)).sum().backward()
+
+
 def test_dtype_casts_before_the_copy(llama):
     lm = llama.lm
     with lm.trace(IDS) as t:
