@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers by counter: a row's stream depends on its seed and its own index alone, so that the
-// same seed gives the same text whatever else is in the batch.
+// Random numbers by counter: a row's stream depends on its seed and its own index alone, so that
+// the same seed gives the same text whatever else is in the batch.
 #include <cstdint>
 
 namespace pellucid {

@@ -25,7 +25,8 @@ Status prepare(const Context& context, JobState& state) {
   options.context_length = model.info().context_length;
   options.limits = context.options.limits;
   options.tokens_per_wave_max = context.options.tokens_per_pass_max;
-  PELLUCID_ASSIGN(state.plan, program::Plan::make(std::move(state.job.program), std::move(options)));
+  PELLUCID_ASSIGN(state.plan,
+                  program::Plan::make(std::move(state.job.program), std::move(options)));
   state.result.warnings = state.plan->warnings();
   state.result.groups.resize(state.plan->program().groups.size());
 
@@ -48,10 +49,10 @@ bool uses_beside_sites(const GroupState& group) {
   });
 }
 
-/// Rows of the same tokens share the pass below their first write (PROGRAMS ruling 7): of the groups
-/// with the same prompts the one whose first write is highest leads, the others join it there.
-/// Not while a group uses sites that are computed beside the fused path: those are visited group by
-/// group, in the order on which the plan relies, which joining would change.
+/// Rows of the same tokens share the pass below their first write (PROGRAMS ruling 7): of the
+/// groups with the same prompts the one whose first write is highest leads, the others join it
+/// there. Not while a group uses sites that are computed beside the fused path: those are visited
+/// group by group, in the order on which the plan relies, which joining would change.
 void share_prefixes(std::vector<PassGroup>& groups) {
   std::map<std::vector<std::vector<int64_t>>, std::vector<size_t>> by_prompt;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -64,9 +65,9 @@ void share_prefixes(std::vector<PassGroup>& groups) {
   };
   std::vector<GroupState*> leader_of(groups.size(), nullptr);
   for (const auto& [prompt, members] : by_prompt) {
-    const size_t leader = *std::max_element(members.begin(), members.end(), [&](size_t a, size_t b) {
-      return first_write(a) < first_write(b);
-    });
+    const size_t leader =
+        *std::max_element(members.begin(), members.end(),
+                          [&](size_t a, size_t b) { return first_write(a) < first_write(b); });
     for (const size_t member : members) {
       if (member == leader || first_write(member) == 0) continue;
       groups[member].join_layer = first_write(member);

@@ -1,6 +1,6 @@
 #pragma once
-// Runs jobs from checking to results: waves of groups, each wave's passes from the prompt to the last
-// generated token.
+// Runs jobs from checking to results: waves of groups, each wave's passes from the prompt to the
+// last generated token.
 #include <vector>
 
 #include "engine/states.h"

@@ -27,7 +27,8 @@ struct Moment {
     return step != other.step ? step < other.step : order < other.order;
   }
   std::string name() const {
-    return step == 0 ? hook::site_name(key) : fmt::format("{} at step {}", hook::site_name(key), step);
+    return step == 0 ? hook::site_name(key)
+                     : fmt::format("{} at step {}", hook::site_name(key), step);
   }
 };
 
@@ -107,14 +108,15 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
 
   at::Tensor packed(SiteKey key, at::Tensor x) override {
     const int64_t seq_now = key.site == Site::kLogits ? logits_seq_ : seq_;
-    return stop_at(key, x, [&](const at::Tensor& value) {
-      return value.unflatten(0, {batch_, seq_now});
-    }).value_or(std::move(x));
+    return stop_at(key, x,
+                   [&](const at::Tensor& value) {
+                     return value.unflatten(0, {batch_, seq_now});
+                   })
+        .value_or(std::move(x));
   }
 
   at::Tensor beside(SiteKey key, int, at::Tensor x) override {
-    std::optional<at::Tensor> out =
-        stop_at(key, x, [](const at::Tensor& value) { return value; });
+    std::optional<at::Tensor> out = stop_at(key, x, [](const at::Tensor& value) { return value; });
     if (!out) return x;
     // The model asks after the site whether it is written, and takes the explicit path if so.
     step_.taps.watch_beside(key, 0, /*write=*/true);
@@ -145,7 +147,8 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
   void hand_over(std::unique_lock<std::mutex>& lock) {
     engines_turn_ = true;
     turn_.notify_all();
-    while (!turn_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !engines_turn_; })) {
+    while (
+        !turn_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !engines_turn_; })) {
       if (job_.job.while_waiting) {
         lock.unlock();
         job_.job.while_waiting();
@@ -158,8 +161,8 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
     turn_.wait(lock, [this] { return engines_turn_; });
   }
 
-  /// When the caller waits for this site: hands out the value, waits, and returns what the pass goes
-  /// on with if the caller changed it.
+  /// When the caller waits for this site: hands out the value, waits, and returns what the pass
+  /// goes on with if the caller changed it.
   template <typename View>
   std::optional<at::Tensor> stop_at(SiteKey key, const at::Tensor& x, View view) {
     const Moment here{step_now_, key, key.order(num_layers_)};

@@ -1,6 +1,6 @@
 #pragma once
-// Eager traces: the forward pass runs on the engine's thread and waits at each site that the caller's
-// thread asks for.
+// Eager traces: the forward pass runs on the engine's thread and waits at each site that the
+// caller's thread asks for.
 #include <memory>
 
 #include "engine/engine.h"
@@ -12,8 +12,8 @@ namespace pellucid::engine {
 /// Queues the trace on `worker` and returns at once; the first `read` waits for its turn.
 Result<std::unique_ptr<EagerTrace>> open_eager(const Context& context, Worker& worker, Job hooks);
 
-/// "unembed" or "ln_final" of any [..., d_model], on the calling thread: only while the engine's own
-/// thread is idle, waiting or the caller.
+/// "unembed" or "ln_final" of any [..., d_model], on the calling thread: only while the engine's
+/// own thread is idle, waiting or the caller.
 Result<at::Tensor> apply_part(const model::Model& model, const std::string& name,
                               const at::Tensor& x);
 

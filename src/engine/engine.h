@@ -62,7 +62,7 @@ struct Job {
 struct RowResult {
   std::vector<int64_t> tokens;  // new ones, the one that ended the row included
   std::string text;             // of the new tokens, without a stop string and what follows it
-  std::string ended;            // "length", "eos", "stop", "cancelled" or "" (nothing was generated)
+  std::string ended;  // "length", "eos", "stop", "cancelled" or "" (nothing was generated)
 };
 
 struct GroupResult {
@@ -77,8 +77,9 @@ struct JobResult {
   double seconds = 0;
 };
 
-/// An eager trace: one group whose forward pass waits at each site that the caller asks for, so that
-/// values are real and any code may run on them. Other jobs wait until it is finished or destroyed.
+/// An eager trace: one group whose forward pass waits at each site that the caller asks for, so
+/// that values are real and any code may run on them. Other jobs wait until it is finished or
+/// destroyed.
 class EagerTrace {
  public:
   virtual ~EagerTrace() = default;
@@ -103,8 +104,8 @@ class Engine {
   virtual ~Engine() = default;
 
   /// Checks, runs, waits. Errors: everything that program::Plan::make refuses; kInvalidArgument for
-  /// prompts (empty, unequal lengths in a group, id outside the vocabulary, longer than the context:
-  /// both numbers); kCancelled; kOutOfMemory; kOverBudget; kNotRun.
+  /// prompts (empty, unequal lengths in a group, id outside the vocabulary, longer than the
+  /// context: both numbers); kCancelled; kOutOfMemory; kOverBudget; kNotRun.
   virtual Result<JobResult> run(Job job) = 0;
   /// Several jobs in the same passes: every row's values are bit-equal to those of `run` alone.
   virtual std::vector<Result<JobResult>> run_together(std::vector<Job> jobs) = 0;

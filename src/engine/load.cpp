@@ -20,8 +20,8 @@ Result<std::string> read_if_there(const fs::path& path, size_t bytes_max) {
   return files::read_text_file(path, bytes_max);
 }
 
-/// End-of-text ids: the tokenizer's own and those of generation_config.json, where a model that ends
-/// its turns in several ways lists them all.
+/// End-of-text ids: the tokenizer's own and those of generation_config.json, where a model that
+/// ends its turns in several ways lists them all.
 Result<std::vector<int64_t>> eos_ids(const tensor::ModelFiles& files,
                                      const text::Tokenizer& tokenizer) {
   std::vector<int64_t> ids;
@@ -49,7 +49,8 @@ Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const tensor::Mode
   const fs::path path = files.path / "tokenizer.json";
   PELLUCID_ASSIGN(const std::string tokenizer, read_if_there(path, kTokenizerBytesMax));
   if (tokenizer.empty()) {
-    return error(Code::kNotFound, "save the tokenizer beside the model: tokenizer.save_pretrained(...)",
+    return error(Code::kNotFound,
+                 "save the tokenizer beside the model: tokenizer.save_pretrained(...)",
                  "{} is not there", path.string());
   }
   PELLUCID_ASSIGN(const std::string config,

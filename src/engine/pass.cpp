@@ -31,8 +31,8 @@ struct Region {
   }
 };
 
-/// The positions whose logits a group needs in this pass: those that its program reads, then the last
-/// one if it is sampled and not among them.
+/// The positions whose logits a group needs in this pass: those that its program reads, then the
+/// last one if it is sampled and not among them.
 struct LogitRows {
   std::vector<int64_t> positions;
   int64_t visible = 0;
@@ -91,7 +91,8 @@ class Pass final : public hook::Listener {
     if (users == users_.end()) return x;
     std::vector<int> here;  // the group itself, and those that still share its pass
     for (const int user : users->second) {
-      if (user == group || (groups_[user].leader == group && key.layer < groups_[user].join_layer)) {
+      if (user == group ||
+          (groups_[user].leader == group && key.layer < groups_[user].join_layer)) {
         here.push_back(user);
       }
     }
@@ -140,7 +141,8 @@ class Pass final : public hook::Listener {
       if (!group.observed) continue;
       if (group.state->generates()) last = std::max(last, first_after_blocks);
       if (!group.state->job->live()) continue;
-      for (const program::SiteUse& use : group.state->job->plan->uses(group.state->group, group.step)) {
+      for (const program::SiteUse& use :
+           group.state->job->plan->uses(group.state->group, group.step)) {
         last = std::max(last, use.key.order(num_layers_));
         users_[use.key.order(num_layers_)].push_back(static_cast<int>(i));
         if (hook::site_info(use.key.site).route == Route::kPacked) {
@@ -163,8 +165,9 @@ class Pass final : public hook::Listener {
   /// A group that has not joined yet is where its leader is.
   Region region_at(SiteKey key, int group) const {
     const bool before_blocks = key.layer < 0 && key.site < hook::kFirstBlockSite;
-    const bool shared = groups_[group].leader >= 0 &&
-                        (before_blocks || (key.layer >= 0 && key.layer < groups_[group].join_layer));
+    const bool shared =
+        groups_[group].leader >= 0 &&
+        (before_blocks || (key.layer >= 0 && key.layer < groups_[group].join_layer));
     const model::GroupSpan& span = step_.groups[shared ? groups_[group].leader : group];
     return Region{span.token_first, span.batch, span.seq, span.seq};
   }
@@ -240,7 +243,8 @@ Status status_of_exception() {
   } catch (const StatusError& e) {
     return e.status;
   } catch (const c10::OutOfMemoryError& e) {
-    return {Code::kOutOfMemory, e.what_without_backtrace(), "use fewer or shorter rows at once", {}};
+    return {
+        Code::kOutOfMemory, e.what_without_backtrace(), "use fewer or shorter rows at once", {}};
   } catch (const std::bad_alloc&) {
     return {Code::kOutOfMemory, "out of memory", "use fewer or shorter rows at once", {}};
   } catch (const c10::Error& e) {

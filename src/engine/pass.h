@@ -29,8 +29,9 @@ struct PassAbandoned : std::exception {
   const char* what() const noexcept override { return "no job of this pass is left"; }
 };
 
-/// Runs the pass. `groups` in packed order (joining groups last, by join_layer). Faults of a program
-/// are kept in its JobState and do not disturb the others; faults of the model itself are thrown.
+/// Runs the pass. `groups` in packed order (joining groups last, by join_layer). Faults of a
+/// program are kept in its JobState and do not disturb the others; faults of the model itself are
+/// thrown.
 void run_pass(const Context& context, int wave, std::vector<PassGroup>& groups);
 
 /// The Status of whatever exception is being handled; call in a catch block.

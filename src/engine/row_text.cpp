@@ -27,7 +27,7 @@ std::string RowText::push(int64_t token) {
   Result<std::string> piece = decoder_.push(token);
   if (!piece.ok()) throw StatusError(std::move(piece).status());
   return release(*std::move(piece), false);
- }
+}
 
 std::string RowText::flush() { return release(decoder_.flush(), true); }
 

@@ -77,7 +77,8 @@ Result<int64_t> Sampler::next(std::span<const float> logits, std::span<const int
   double total = 0;
   for (const auto& [score, token] : candidates_) total += std::exp(score - top);
 
-  // Kept: the smallest prefix with probability >= top_p, then those of at least min_p times the best.
+  // Kept: the smallest prefix with probability >= top_p, then those of at least min_p times the
+  // best.
   double kept = 0;
   size_t count = 0;
   while (count < candidates_.size() && (count == 0 || kept < sampling_.top_p * total)) {

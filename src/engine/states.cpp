@@ -37,10 +37,11 @@ Status check_group(const Context& context, const wire::Group& group) {
       static_cast<int64_t>(length) + std::max<int64_t>(group.max_new_tokens - 1, 0);
   const int64_t context_length = context.model->info().context_length;
   if (context_length > 0 && positions > context_length) {
-    return refuse(Code::kInvalidArgument, "shorten the prompt or ask for fewer new tokens",
-                  fmt::format("a prompt of {} tokens and {} new ones need {} positions, the model's "
-                              "context has {}",
-                              length, group.max_new_tokens, positions, context_length));
+    return refuse(
+        Code::kInvalidArgument, "shorten the prompt or ask for fewer new tokens",
+        fmt::format("a prompt of {} tokens and {} new ones need {} positions, the model's "
+                    "context has {}",
+                    length, group.max_new_tokens, positions, context_length));
   }
   return ok_status();
 }

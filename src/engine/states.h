@@ -51,8 +51,8 @@ struct Context {
   EngineOptions options;
 };
 
-/// Refuses prompts that the model cannot take: empty, of unequal lengths, ids outside the vocabulary,
-/// longer than the context (both numbers).
+/// Refuses prompts that the model cannot take: empty, of unequal lengths, ids outside the
+/// vocabulary, longer than the context (both numbers).
 Status check_group(const Context& context, const wire::Group& group);
 
 /// `spec` must outlive the state.

@@ -7,8 +7,8 @@ namespace {
 
 void emit(const GroupState& group, int row, int64_t token, std::string text) {
   if (!group.job->job.on_token) return;
-  group.job->job.on_token(
-      {group.group, row, token, std::move(text), group.rows[static_cast<size_t>(row)].result.ended});
+  group.job->job.on_token({group.group, row, token, std::move(text),
+                           group.rows[static_cast<size_t>(row)].result.ended});
 }
 
 /// Samples each row's next token, ends rows and the group.
@@ -18,7 +18,8 @@ void sample(const Context& context, PassGroup& pass) {
   const std::vector<int64_t>& eos = context.options.eos_ids;
   for (size_t r = 0; r < group.rows.size(); ++r) {
     RowState& row = group.rows[r];
-    const float* data = logits_BV.const_data_ptr<float>() + static_cast<int64_t>(r) * logits_BV.size(1);
+    const float* data =
+        logits_BV.const_data_ptr<float>() + static_cast<int64_t>(r) * logits_BV.size(1);
     Result<int64_t> next =
         row.sampler.next({data, static_cast<size_t>(logits_BV.size(1))}, row.tokens);
     if (!next.ok()) throw StatusError(std::move(next).status().at(group.spec->where));

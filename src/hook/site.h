@@ -103,7 +103,8 @@ struct SiteInfo {
 
 const SiteInfo& site_info(Site site);
 std::span<const SiteInfo> all_sites();
-/// Floats are in the wider of float32 and the model's dtype: what a norm divides by is never rounded.
+/// Floats are in the wider of float32 and the model's dtype: what a norm divides by is never
+/// rounded.
 constexpr bool is_wide(Site site) {
   return site == Site::kLn1Scale || site == Site::kLn2Scale || site == Site::kLnFinalScale;
 }

@@ -2,9 +2,9 @@
 // Checks a program completely before anything runs and decides when each node runs.
 //
 // Time is (wave, step, site): waves are whole runs of groups, one after another; within a wave all
-// its groups share every forward pass. A node runs at the latest of its operands' times; a write must
-// not be later than its site. Groups whose values flow against the order of the forward pass move to
-// a later wave; only a cycle is refused.
+// its groups share every forward pass. A node runs at the latest of its operands' times; a write
+// must not be later than its site. Groups whose values flow against the order of the forward pass
+// move to a later wave; only a cycle is refused.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -37,8 +37,8 @@ struct PlanOptions {
   /// Shape and dtype of a weight by canonical name, without loading anything (kWeight nodes).
   std::function<Result<at::Tensor>(const std::string&)> weight;
   int64_t context_length = 0;
-  /// Groups that would make the prompts of a wave longer than this go to a later one; 0: no limit. A
-  /// group alone may exceed it.
+  /// Groups that would make the prompts of a wave longer than this go to a later one; 0: no limit.
+  /// A group alone may exceed it.
   int64_t tokens_per_wave_max = 0;
   Limits limits;
 };
@@ -77,8 +77,8 @@ class Plan {
   /// Only step 0 is ever narrowed: later passes have one position.
   virtual LogitsNeed logits_need(int group, int step) const = 0;
   /// First layer at step 0 whose computation this group's writes change: it may share the pass of
-  /// another group with the same tokens below that layer. Number of layers: writes nothing in blocks;
-  /// 0: writes before the blocks or in block 0.
+  /// another group with the same tokens below that layer. Number of layers: writes nothing in
+  /// blocks; 0: writes before the blocks or in block 0.
   virtual int first_written_layer(int group) const = 0;
   /// Warnings for the user (a computed line whose value nobody uses), with lines.
   virtual const std::vector<std::string>& warnings() const = 0;

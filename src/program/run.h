@@ -29,8 +29,8 @@ class RunError : public c10::Error {
 struct Environment {
   at::Device device = at::kCPU;  // of the model: where zeros, arange, ... are made
   std::vector<at::Tensor> constants;
-  std::function<at::Tensor(const std::string& part, const at::Tensor& x)> part;   // kPart
-  std::function<Result<at::Tensor>(const std::string& name)> weight;              // kWeight
+  std::function<at::Tensor(const std::string& part, const at::Tensor& x)> part;     // kPart
+  std::function<Result<at::Tensor>(const std::string& name)> weight;                // kWeight
   std::function<at::Tensor(const std::string& key, std::vector<at::Tensor>)> call;  // kCall
 };
 
@@ -43,9 +43,9 @@ struct GroupValue {
 
 struct Saved {
   std::string name;
-  at::Tensor value;  // owned, compact, detached; undefined when `missing`
-  bool missing = false;      // its step did not happen
-  int64_t steps = 0;         // per_step saves: how many are stacked
+  at::Tensor value;      // owned, compact, detached; undefined when `missing`
+  bool missing = false;  // its step did not happen
+  int64_t steps = 0;     // per_step saves: how many are stacked
   std::string where;
 };
 
@@ -58,8 +58,8 @@ class Run {
   virtual void begin() = 0;
   /// Nodes due at this site in this wave and step, in line order, over all groups given. Packed
   /// sites: called once with all groups of the wave that use it; beside sites: once for each group.
-  /// A site that the plan does not use is left alone. Throws RunError, with the user's line, when an
-  /// operation fails or a budget is hit; the run is over then.
+  /// A site that the plan does not use is left alone. Throws RunError, with the user's line, when
+  /// an operation fails or a budget is hit; the run is over then.
   virtual void visit(int wave, int step, hook::SiteKey key, std::vector<GroupValue>& groups) = 0;
   /// The rows of `group` ended: no step after `last_step` happens.
   virtual void group_ended(int group, int last_step) = 0;

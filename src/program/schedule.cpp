@@ -1,6 +1,6 @@
 // When everything runs. An edit happens as the forward pass goes by its site: what it needs must be
-// there. Values of the same group that come later are refused; those of other groups send the group to
-// a later wave.
+// there. Values of the same group that come later are refused; those of other groups send the group
+// to a later wave.
 #include <algorithm>
 
 #include "program/graph.h"
@@ -93,8 +93,7 @@ class Scheduler {
       const bool fits = in_time(source, site);
       if (group == site.group) {
         if (fits) continue;
-        return error(Code::kOutOfOrder,
-                     "read the value in another prompt: its pass can run first",
+        return error(Code::kOutOfOrder, "read the value in another prompt: its pass can run first",
                      "{} is edited{} with a value of {}{}, which comes later in the forward pass",
                      name(site), at_line(graph_.where(graph_.tasks[edit])), name(source),
                      at_line(source.where));
@@ -136,8 +135,8 @@ class Scheduler {
     return rows * graph_.prompt_length(group);
   }
 
-  /// Groups one by one, each after those of its wave whose values it needs; those that wait for each
-  /// other within a pass cannot be parted: they are the last unit, together.
+  /// Groups one by one, each after those of its wave whose values it needs; those that wait for
+  /// each other within a pass cannot be parted: they are the last unit, together.
   std::vector<std::vector<int>> units() const {
     std::vector<int> waits(graph_.waves.size(), 0);
     std::vector<std::vector<int>> consumers(graph_.waves.size());
@@ -166,8 +165,8 @@ class Scheduler {
     return out;
   }
 
-  /// Moves groups out of waves whose prompts are too long together; whoever needs their values moves
-  /// along. Producers are placed first, so a group never moves twice for the same wave.
+  /// Moves groups out of waves whose prompts are too long together; whoever needs their values
+  /// moves along. Producers are placed first, so a group never moves twice for the same wave.
   void split_waves() {
     const int64_t tokens_max = graph_.options.tokens_per_wave_max;
     if (tokens_max <= 0) return;
@@ -273,8 +272,8 @@ class Scheduler {
 
   Graph& graph_;
   std::vector<bool> needed_;
-  std::vector<Sources> sources_;                          // by task
-  std::map<int32_t, std::map<int32_t, Flow>> flows_;      // edited group -> source group
+  std::vector<Sources> sources_;                      // by task
+  std::map<int32_t, std::map<int32_t, Flow>> flows_;  // edited group -> source group
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 #pragma once
-// A program as it travels: plain structs, no torch. The same structs are what the builder makes, what
-// is stored, checked and run, here and far away. proto/program.proto is their written form.
+// A program as it travels: plain structs, no torch. The same structs are what the builder makes,
+// what is stored, checked and run, here and far away. proto/program.proto is their written form.
 //
-// A program is a list of nodes in the order of the user's lines, and the groups of rows on which they
-// work. Node i may use outputs of nodes before it only.
+// A program is a list of nodes in the order of the user's lines, and the groups of rows on which
+// they work. Node i may use outputs of nodes before it only.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -86,7 +86,8 @@ struct Sampling {
 
 /// Rows of equal length that share nodes.
 struct Group {
-  std::vector<std::vector<int64_t>> tokens;  // one list a row; empty in a stored program: given later
+  std::vector<std::vector<int64_t>>
+      tokens;  // one list a row; empty in a stored program: given later
   /// New tokens = passes. 0: one pass over the prompt and no sampling.
   int64_t max_new_tokens = 0;
   Sampling sampling;
@@ -96,8 +97,8 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-/// A constant tensor that lives outside the message. `hash` is the sha256 of dtype, shape and bytes,
-/// or "" while the program is local and the constant is used by reference.
+/// A constant tensor that lives outside the message. `hash` is the sha256 of dtype, shape and
+/// bytes, or "" while the program is local and the constant is used by reference.
 struct Constant {
   std::string hash;
   std::string dtype;
@@ -126,8 +127,8 @@ struct Program {
 
 /// Protocol Buffers, binary. Refuses programs with callbacks (kUnsupported: local only).
 Result<std::string> serialise(const Program& program);
-/// Checks form (version, enums, references to earlier nodes only, sizes, depth), not meaning: that is
-/// program/check.h. Errors: kCorruptFile, kUnsupported (a newer version: both numbers).
+/// Checks form (version, enums, references to earlier nodes only, sizes, depth), not meaning: that
+/// is program/check.h. Errors: kCorruptFile, kUnsupported (a newer version: both numbers).
 Result<Program> parse_program(std::string_view bytes);
 /// The JSON form of the same message, for people and `pellucid trace`.
 Result<std::string> to_json(const Program& program);

@@ -1,7 +1,7 @@
 // count_pass MODEL_FOLDER TOKENS REPEATS
 //
-// Runs REPEATS forward passes over TOKENS tokens, no program, and prints how many operations one pass dispatches.
-// Callgrind counts the instructions of `measured_passes` alone.
+// Runs REPEATS forward passes over TOKENS tokens, no program, and prints how many operations one
+// pass dispatches. Callgrind counts the instructions of `measured_passes` alone.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
   if (!model.ok()) return std::fprintf(stderr, "%s\n", model.status().message().c_str()), 1;
 
   std::vector<model::Step> steps;
-  for (int i = 0; i < std::atoi(argv[3]); ++i) steps.push_back(make_step(**model, std::atoll(argv[2])));
+  for (int i = 0; i < std::atoi(argv[3]); ++i)
+    steps.push_back(make_step(**model, std::atoll(argv[2])));
   model::Step warm_up = make_step(**model, std::atoll(argv[2]));
   (*model)->forward(warm_up);  // probes, allocations, lazy initialisation
   measured_passes(**model, steps);
