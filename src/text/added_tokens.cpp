@@ -86,9 +86,8 @@ Result<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens) {
   for (size_t i = 0; i < result.tokens_.size(); ++i) {
     const AddedToken& token = result.tokens_[i];
     if (token.content.empty() || token.content.size() > kContentBytesMax) {
-      return error(Code::kUnsupported, "",
-                   "added token {} has {} bytes (supported: 1 to {})", token.id,
-                   token.content.size(), kContentBytesMax);
+      return error(Code::kUnsupported, "", "added token {} has {} bytes (supported: 1 to {})",
+                   token.id, token.content.size(), kContentBytesMax);
     }
     Trie& trie = token.normalized ? result.normalized_ : result.verbatim_;
     trie.add(token.content, static_cast<int32_t>(i));

@@ -98,7 +98,8 @@ void Bpe::merge(std::vector<Node>& nodes) const {
     int32_t at;
     int32_t id;
   };
-  const auto later = [](const Candidate& a, const Candidate& b) {  // lowest rank first, then leftmost
+  const auto later = [](const Candidate& a,
+                        const Candidate& b) {  // lowest rank first, then leftmost
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
   };
   std::vector<Candidate> heap;

@@ -33,14 +33,15 @@ struct BpeSymbol {
 /// Immutable once built; safe from any thread. A word of n bytes takes O(n log n).
 class Bpe {
  public:
-  /// `vocabulary` maps token text (in GPT-2's byte alphabet) to id; `merges` are pairs of such texts
-  /// in order of rank. Errors: kCorruptFile when a merge or its result is not in the vocabulary.
+  /// `vocabulary` maps token text (in GPT-2's byte alphabet) to id; `merges` are pairs of such
+  /// texts in order of rank. Errors: kCorruptFile when a merge or its result is not in the
+  /// vocabulary.
   static Result<Bpe> make(const std::unordered_map<std::string, int32_t>& vocabulary,
                           const std::vector<std::pair<std::string, std::string>>& merges,
                           BpeOptions options);
 
-  /// Appends the word's tokens. `begin` and `end` are offsets in `word`. Returns how many bytes have
-  /// no token and were left out.
+  /// Appends the word's tokens. `begin` and `end` are offsets in `word`. Returns how many bytes
+  /// have no token and were left out.
   size_t encode(std::string_view word, std::vector<BpeSymbol>& out) const;
 
  private:
@@ -57,8 +58,8 @@ class Bpe {
   void merge(std::vector<Node>& nodes) const;
 
   BpeOptions options_;
-  std::array<int32_t, 256> bytes_{};                     // -1: no token
-  std::array<std::vector<int32_t>, 256> fallback_;       // empty: none
+  std::array<int32_t, 256> bytes_{};                // -1: no token
+  std::array<std::vector<int32_t>, 256> fallback_;  // empty: none
   std::unordered_map<uint64_t, Merge> merges_;
   std::unordered_map<std::string, int32_t> whole_words_;  // by bytes; only with ignore_merges
 };

@@ -50,7 +50,8 @@ Status BpeTokenizer::number_tokens(const TokenizerParts& parts) {
   const size_t count = parts.vocabulary.size() + parts.added.size();
   if (greatest < 0) return error(Code::kCorruptFile, "", "the vocabulary is empty");
   if (static_cast<size_t>(greatest) > count + kHolesMax) {
-    return error(Code::kCorruptFile, "", "token id {} in a vocabulary of {} tokens", greatest, count);
+    return error(Code::kCorruptFile, "", "token id {} in a vocabulary of {} tokens", greatest,
+                 count);
   }
   bytes_.resize(static_cast<size_t>(greatest) + 1);
   special_.resize(bytes_.size());

@@ -30,8 +30,8 @@ Result<Rendered> ChatTemplate::render(const std::vector<Message>& messages,
       }
     }
     jinja::Text content{message.content, {{i, 0, message.content.size()}}};
-    list.push_back(Value::dict({{"role", Value::string(message.role)},
-                                {"content", Value::string(std::move(content))}}));
+    list.push_back(Value::dict(
+        {{"role", Value::string(message.role)}, {"content", Value::string(std::move(content))}}));
   }
   std::vector<std::pair<std::string, Value>> variables{
       {"messages", Value::list(std::move(list))},
@@ -39,10 +39,9 @@ Result<Rendered> ChatTemplate::render(const std::vector<Message>& messages,
       {"tools", Value::none()},  // transformers passes these two always
       {"documents", Value::none()},
   };
-  for (const auto& [name, text] : {std::pair("bos_token", &options.bos_token),
-                                   std::pair("eos_token", &options.eos_token),
-                                   std::pair("unk_token", &options.unk_token),
-                                   std::pair("pad_token", &options.pad_token)}) {
+  for (const auto& [name, text] :
+       {std::pair("bos_token", &options.bos_token), std::pair("eos_token", &options.eos_token),
+        std::pair("unk_token", &options.unk_token), std::pair("pad_token", &options.pad_token)}) {
     if (!text->empty()) variables.emplace_back(name, Value::string(*text));
   }
   PELLUCID_ASSIGN(jinja::Text text, jinja::run(*template_, std::move(variables)));

@@ -51,8 +51,8 @@ class ChatTemplate {
   /// Errors: kUnsupported names the construct, kInvalidArgument the mistake; `where` says the line.
   static Result<ChatTemplate> parse(std::string_view source);
 
-  /// Errors: kInvalidArgument (the template raised an exception or uses an undefined value; a role or
-  /// content is not UTF-8), kUnsupported, kOverBudget (steps or bytes).
+  /// Errors: kInvalidArgument (the template raised an exception or uses an undefined value; a role
+  /// or content is not UTF-8), kUnsupported, kOverBudget (steps or bytes).
   Result<Rendered> render(const std::vector<Message>& messages,
                           const RenderOptions& options = {}) const;
 

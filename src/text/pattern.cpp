@@ -54,10 +54,10 @@ Result<Pattern> Pattern::compile(std::string_view pattern) {
   int code = 0;
   PCRE2_SIZE offset = 0;
   const auto compiled = std::make_shared<Compiled>();
-  compiled->code.reset(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-      PCRE2_UTF | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
-      context.get()));
+  compiled->code.reset(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                    &code, &offset, context.get()));
   if (compiled->code == nullptr) {
     return error(Code::kUnsupported, "the pre-tokeniser's regular expression does not compile",
                  "pattern: {}", pcre2_message(code));
@@ -81,9 +81,9 @@ Status Pattern::find_all(std::string_view text,
   size_t from = 0;
   size_t last_end = std::string_view::npos;
   while (from <= text.size()) {
-    const int count = pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                  text.size(), from, PCRE2_NO_UTF_CHECK, match.get(),
-                                  compiled_->limits.get());
+    const int count =
+        pcre2_match(compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    from, PCRE2_NO_UTF_CHECK, match.get(), compiled_->limits.get());
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0) {
       return error(Code::kOverBudget, "the tokenizer's pre-tokeniser pattern backtracks too much",

@@ -10,9 +10,10 @@
 
 namespace pellucid::text {
 
-/// Rewrites an Oniguruma pattern for PCRE2. `\p{..}`, `\s`, `\d`, `\w` become explicit ranges of our
-/// own Unicode table, since PCRE2's Unicode version is another one; literals become hex escapes.
-/// Errors: kUnsupported names the construct and its offset; kInvalidArgument for a malformed one.
+/// Rewrites an Oniguruma pattern for PCRE2. `\p{..}`, `\s`, `\d`, `\w` become explicit ranges of
+/// our own Unicode table, since PCRE2's Unicode version is another one; literals become hex
+/// escapes. Errors: kUnsupported names the construct and its offset; kInvalidArgument for a
+/// malformed one.
 Result<std::string> translate_pattern(std::string_view oniguruma);
 
 /// The pattern that matches exactly `text`.
@@ -24,8 +25,8 @@ class Pattern {
   /// Compiles what `translate_pattern` or `literal_pattern` made.
   static Result<Pattern> compile(std::string_view pcre2_pattern);
 
-  /// Calls `found(begin, end)` for each match in order; matches do not overlap. `text` must be valid
-  /// UTF-8. Errors: kOverBudget when a match takes more steps than any sane pattern needs.
+  /// Calls `found(begin, end)` for each match in order; matches do not overlap. `text` must be
+  /// valid UTF-8. Errors: kOverBudget when a match takes more steps than any sane pattern needs.
   Status find_all(std::string_view text, const std::function<void(size_t, size_t)>& found) const;
 
  private:

@@ -63,7 +63,8 @@ class Translator {
 
   Status refuse(std::string_view construct) const {
     return error(Code::kUnsupported, "this pre-tokeniser pattern is not supported yet",
-                 "pattern construct `{}` at byte {} of `{}`", construct, at_, source_.substr(0, 200));
+                 "pattern construct `{}` at byte {} of `{}`", construct, at_,
+                 source_.substr(0, 200));
   }
   Status refuse_malformed(std::string_view problem) const {
     return error(Code::kInvalidArgument, "the pattern is malformed", "{} in pattern `{}`", problem,
@@ -141,7 +142,8 @@ class Translator {
       out_ += "(?:";  // nothing refers back to a group: not captured
       ++at_;
     }
-    if (at_ < source_.size() && std::string_view("*+?{").find(source_[at_]) != std::string_view::npos) {
+    if (at_ < source_.size() &&
+        std::string_view("*+?{").find(source_[at_]) != std::string_view::npos) {
       return refuse_malformed("a quantifier that repeats nothing");
     }
     groups_.push_back(ignore);
@@ -165,8 +167,8 @@ class Translator {
       const std::string_view inner = interval.substr(1, interval.size() - 2);
       const size_t comma = inner.find(',');
       const auto number = [](std::string_view digits) {
-        return digits.size() <= 3 &&
-               std::all_of(digits.begin(), digits.end(), [](char d) { return d >= '0' && d <= '9'; });
+        return digits.size() <= 3 && std::all_of(digits.begin(), digits.end(),
+                                                 [](char d) { return d >= '0' && d <= '9'; });
       };
       const std::string_view low = inner.substr(0, comma);
       const bool fine = !low.empty() && number(low) &&
@@ -177,7 +179,8 @@ class Translator {
     } else {
       return ok_status();
     }
-    if (at_ < source_.size() && std::string_view("*+?{").find(source_[at_]) != std::string_view::npos) {
+    if (at_ < source_.size() &&
+        std::string_view("*+?{").find(source_[at_]) != std::string_view::npos) {
       return refuse("a quantifier after a quantifier");
     }
     return ok_status();
@@ -238,25 +241,54 @@ class Translator {
       item.set = negated ? complement(ranges) : CodePointSet(ranges.begin(), ranges.end());
     };
     switch (c) {
-      case 'n': item.literal = '\n'; break;
-      case 'r': item.literal = '\r'; break;
-      case 't': item.literal = '\t'; break;
-      case 'f': item.literal = '\f'; break;
-      case 'v': item.literal = '\v'; break;
-      case 'a': item.literal = '\a'; break;
-      case 'e': item.literal = 0x1B; break;
-      case 's': set(space_set(), false); break;
-      case 'S': set(space_set(), true); break;
-      case 'd': set(*general_category("Nd"), false); break;
-      case 'D': set(*general_category("Nd"), true); break;
-      case 'w': set(word_set(), false); break;
-      case 'W': set(word_set(), true); break;
+      case 'n':
+        item.literal = '\n';
+        break;
+      case 'r':
+        item.literal = '\r';
+        break;
+      case 't':
+        item.literal = '\t';
+        break;
+      case 'f':
+        item.literal = '\f';
+        break;
+      case 'v':
+        item.literal = '\v';
+        break;
+      case 'a':
+        item.literal = '\a';
+        break;
+      case 'e':
+        item.literal = 0x1B;
+        break;
+      case 's':
+        set(space_set(), false);
+        break;
+      case 'S':
+        set(space_set(), true);
+        break;
+      case 'd':
+        set(*general_category("Nd"), false);
+        break;
+      case 'D':
+        set(*general_category("Nd"), true);
+        break;
+      case 'w':
+        set(word_set(), false);
+        break;
+      case 'W':
+        set(word_set(), true);
+        break;
       case 'p':
-      case 'P': return property(begin, c == 'P');
+      case 'P':
+        return property(begin, c == 'P');
       case 'x':
-      case 'u': return hex(begin, c == 'u');
+      case 'u':
+        return hex(begin, c == 'u');
       default:
-        if (c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        if (c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+            (c >= 'A' && c <= 'Z')) {
           at_ = begin;
           return refuse(source_.substr(begin, 2));
         }
@@ -292,14 +324,16 @@ class Translator {
     const size_t most = braces ? 6 : four_digits ? 4 : 2;
     uint32_t value = 0;
     size_t digits = 0;
-    for (; digits < most && at_ < source_.size() && std::isxdigit(static_cast<unsigned char>(source_[at_]));
+    for (; digits < most && at_ < source_.size() &&
+           std::isxdigit(static_cast<unsigned char>(source_[at_]));
          ++digits, ++at_) {
       const char d = source_[at_];
       value = value * 16 + static_cast<uint32_t>(d <= '9' ? d - '0' : (d | 0x20) - 'a' + 10);
     }
     const bool closed = !braces || next_is("}");
     const bool surrogate = value >= 0xD800 && value < 0xE000;
-    const bool raw_byte = !braces && !four_digits && value >= 0x80;  // a byte there, not a character
+    const bool raw_byte =
+        !braces && !four_digits && value >= 0x80;  // a byte there, not a character
     if (digits == 0 || (four_digits && digits != 4) || !closed || surrogate || raw_byte ||
         value > 0x10FFFF) {
       at_ = begin;

@@ -118,8 +118,9 @@ Result<PreTokenizer> PreTokenizer::make(std::vector<Step> steps) {
     const bool byte_level = std::holds_alternative<ByteLevelStep>(steps[i]);
     if (byte_level != (i + 1 == steps.size())) {
       return error(Code::kUnsupported, "ByteLevel must be the last pre-tokeniser, and the only one",
-                   "pre_tokenizer: {}", byte_level ? "ByteLevel before another one"
-                                                   : "a sequence that does not end with ByteLevel");
+                   "pre_tokenizer: {}",
+                   byte_level ? "ByteLevel before another one"
+                              : "a sequence that does not end with ByteLevel");
     }
   }
   if (steps.empty()) {

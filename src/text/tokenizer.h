@@ -26,8 +26,9 @@ struct Vocabulary {
   std::string model = "gpt2";       // the kind of tokenizer; "gpt2" = byte-level BPE
   std::string pre;                  // which pre-tokeniser: "smollm", "gpt-2", "default", ...
   std::vector<std::string> tokens;  // in GPT-2's byte alphabet; index = id
-  std::vector<int32_t> token_types;  // GGUF's numbers: 1 normal, 3 control, 4 user-defined; may be empty
-  std::vector<std::string> merges;   // "left right", by rank
+  std::vector<int32_t>
+      token_types;  // GGUF's numbers: 1 normal, 3 control, 4 user-defined; may be empty
+  std::vector<std::string> merges;  // "left right", by rank
   std::optional<int64_t> bos, eos, unk, pad;
   bool add_bos = false;
   bool add_eos = false;
@@ -77,7 +78,8 @@ class Tokenizer {
 
   /// Errors: kInvalidArgument (not UTF-8: names the byte; or bos = true without such a token),
   /// kOverBudget (a pre-tokeniser pattern of the file backtracks without end).
-  virtual Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+  virtual Result<Encoding> encode(std::string_view text,
+                                  const EncodeOptions& options = {}) const = 0;
 
   /// Errors: kInvalidArgument for an id outside the vocabulary. Bytes that are not UTF-8 become
   /// U+FFFD, one per maximal subpart.

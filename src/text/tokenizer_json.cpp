@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 constexpr int kDepthMax = 64;
 
 Status corrupt(std::string_view what) {
-  return error(Code::kCorruptFile, "is this the model's own tokenizer.json?", "tokenizer: {}", what);
+  return error(Code::kCorruptFile, "is this the model's own tokenizer.json?", "tokenizer: {}",
+               what);
 }
 Status unsupported(std::string_view what) {
   return error(Code::kUnsupported, "this kind of tokenizer is not supported yet", "tokenizer: {}",
@@ -68,8 +69,8 @@ Result<std::string> text_of(const Json& json, const char* key) {
 
 Result<int32_t> id_of(const Json& value, std::string_view where) {
   if (!value.is_number_integer()) return corrupt(std::string(where) + " is not an integer");
-  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= INT32_MAX
-                                               : value.get<int64_t>() >= 0;
+  const bool fits =
+      value.is_number_unsigned() ? value.get<uint64_t>() <= INT32_MAX : value.get<int64_t>() >= 0;
   if (!fits) return corrupt(std::string(where) + " is out of range");
   return static_cast<int32_t>(value.get<int64_t>());
 }
@@ -78,10 +79,10 @@ Status read_model(const Json& model, TokenizerParts& parts) {
   if (!model.is_object()) return corrupt("model is missing");
   PELLUCID_ASSIGN(const std::string type, text_of(model, "type"));
   if (!type.empty() && type != "BPE") return unsupported("model.type " + brief(type));
-  PELLUCID_TRY(only_keys(model, "model",
-                         {"type", "dropout", "unk_token", "continuing_subword_prefix",
-                          "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
-                          "merges"}));
+  PELLUCID_TRY(
+      only_keys(model, "model",
+                {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                 "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   const Json& dropout = field(model, "dropout");
   if (!dropout.is_null() && dropout != 0.0) return unsupported("model.dropout");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -129,8 +130,9 @@ Status read_added_tokens(const Json& list, TokenizerParts& parts) {
   if (!list.is_array()) return corrupt("added_tokens is not a list");
   for (const Json& item : list) {
     if (!item.is_object()) return corrupt("an added token is not an object");
-    PELLUCID_TRY(only_keys(item, "added_tokens", {"id", "content", "single_word", "lstrip", "rstrip",
-                                                  "normalized", "special"}));
+    PELLUCID_TRY(
+        only_keys(item, "added_tokens",
+                  {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
     AddedToken token;
     PELLUCID_ASSIGN(token.id, id_of(field(item, "id"), "the id of an added token"));
     PELLUCID_ASSIGN(token.content, text_of(item, "content"));
@@ -220,7 +222,8 @@ Status read_template(const Json& json, TokenizerParts& parts) {
     }
     const Json& name = field(field(piece, "SpecialToken"), "id");
     if (!name.is_string()) return corrupt("a piece of post_processor.TemplateProcessing.single");
-    const Json& ids = field(field(field(json, "special_tokens"), name.get<std::string>().c_str()), "ids");
+    const Json& ids =
+        field(field(field(json, "special_tokens"), name.get<std::string>().c_str()), "ids");
     if (!ids.is_array()) return corrupt("a template names a special token that it does not define");
     for (const Json& id : ids) {
       PELLUCID_ASSIGN(const int32_t number, id_of(id, "an id in post_processor"));
@@ -303,11 +306,12 @@ Status read_config(const Json& config, TokenizerParts& parts) {
   // Tokens that only the config knows would change how text is cut.
   const Json& decoder = field(config, "added_tokens_decoder");
   if (!decoder.is_null() && !decoder.is_object()) return corrupt("added_tokens_decoder");
-  for (const auto& [id, token] : decoder.items()) {
-    PELLUCID_ASSIGN(const std::string content, text_of(token, "content"));
-    const bool known = std::any_of(parts.added.begin(), parts.added.end(), [&](const AddedToken& t) {
-      return t.content == content && std::to_string(t.id) == id;
-    });
+  for (const auto& entry : decoder.items()) {
+    PELLUCID_ASSIGN(const std::string content, text_of(entry.value(), "content"));
+    const bool known =
+        std::any_of(parts.added.begin(), parts.added.end(), [&](const AddedToken& t) {
+          return t.content == content && std::to_string(t.id) == entry.key();
+        });
     if (!known) {
       return unsupported(fmt::format(
           "added_tokens_decoder of tokenizer_config.json has `{}`, tokenizer.json has not",

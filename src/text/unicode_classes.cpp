@@ -7,8 +7,35 @@ namespace pellucid::text {
 namespace {
 
 enum class Category : uint8_t {
-  kLu, kLl, kLt, kLm, kLo, kMn, kMc, kMe, kNd, kNl, kNo, kPc, kPd, kPs, kPe,
-  kPi, kPf, kPo, kSm, kSc, kSk, kSo, kZs, kZl, kZp, kCc, kCf, kCo, kCn,
+  kLu,
+  kLl,
+  kLt,
+  kLm,
+  kLo,
+  kMn,
+  kMc,
+  kMe,
+  kNd,
+  kNl,
+  kNo,
+  kPc,
+  kPd,
+  kPs,
+  kPe,
+  kPi,
+  kPf,
+  kPo,
+  kSm,
+  kSc,
+  kSk,
+  kSo,
+  kZs,
+  kZl,
+  kZp,
+  kCc,
+  kCf,
+  kCo,
+  kCn,
 };
 constexpr std::array<std::string_view, 29> kNames{
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
@@ -64,8 +91,8 @@ std::span<const CodePointRange> word_beside_added_token_set() { return kWordBesi
 std::span<const CodePointRange> numeric_set() { return kNumeric; }
 
 bool contains(std::span<const CodePointRange> set, char32_t c) {
-  const auto after = std::upper_bound(set.begin(), set.end(), c,
-                                      [](char32_t a, const CodePointRange& b) { return a < b.first; });
+  const auto after = std::upper_bound(
+      set.begin(), set.end(), c, [](char32_t a, const CodePointRange& b) { return a < b.first; });
   return after != set.begin() && c <= std::prev(after)->last;
 }
 

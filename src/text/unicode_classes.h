@@ -22,10 +22,10 @@ std::optional<CodePointSet> general_category(std::string_view name);
 /// Names that `general_category` knows, for error messages.
 std::vector<std::string_view> general_category_names();
 
-std::span<const CodePointRange> space_set();                   // \s
-std::span<const CodePointRange> word_set();                    // \w
+std::span<const CodePointRange> space_set();                    // \s
+std::span<const CodePointRange> word_set();                     // \w
 std::span<const CodePointRange> word_beside_added_token_set();  // \w of another Unicode version
-std::span<const CodePointRange> numeric_set();                 // what Digits splits off
+std::span<const CodePointRange> numeric_set();                  // what Digits splits off
 
 bool contains(std::span<const CodePointRange> set, char32_t code_point);
 

@@ -63,12 +63,15 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocabulary(Vocabulary v
     const int32_t type = vocabulary.token_types.empty() ? 1 : vocabulary.token_types[id];
     std::string& token = vocabulary.tokens[id];
     if (type < 1 || type > 5) {
-      return error(Code::kUnsupported, "", "token {} `{}` has type {} (byte tokens do not occur in "
-                   "byte-level BPE)", id, token, type);
+      return error(Code::kUnsupported, "",
+                   "token {} `{}` has type {} (byte tokens do not occur in "
+                   "byte-level BPE)",
+                   id, token, type);
     }
     const bool added = type == 3 || type == 4;
     if (added) {
-      parts.added.push_back({.id = static_cast<int32_t>(id), .content = token, .special = type == 3});
+      parts.added.push_back(
+          {.id = static_cast<int32_t>(id), .content = token, .special = type == 3});
     }
     const auto [slot, fresh] = parts.vocabulary.emplace(std::move(token), static_cast<int32_t>(id));
     if (!fresh) {

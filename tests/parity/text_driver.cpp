@@ -1,4 +1,5 @@
-// Drives the tokenizer from tests/parity: one JSON request a line on standard input, one answer a line.
+// Drives the tokenizer from tests/parity: one JSON request a line on standard input, one answer a
+// line.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -34,12 +35,17 @@ Result<std::shared_ptr<const Tokenizer>> load(const Json& request) {
 
 Json describe(const Tokenizer& tokenizer) {
   const auto id = [](std::optional<int64_t> token) { return token ? Json(*token) : Json(); };
-  return {{"size", tokenizer.vocab_size()}, {"bos", id(tokenizer.bos())}, {"eos", id(tokenizer.eos())},
-          {"unk", id(tokenizer.unk())},     {"pad", id(tokenizer.pad())}, {"adds_bos", tokenizer.adds_bos()},
+  return {{"size", tokenizer.vocab_size()},
+          {"bos", id(tokenizer.bos())},
+          {"eos", id(tokenizer.eos())},
+          {"unk", id(tokenizer.unk())},
+          {"pad", id(tokenizer.pad())},
+          {"adds_bos", tokenizer.adds_bos()},
           {"chat_template", tokenizer.chat_template()}};
 }
 
-std::string stream(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<int64_t>& ids) {
+std::string stream(const std::shared_ptr<const Tokenizer>& tokenizer,
+                   const std::vector<int64_t>& ids) {
   StreamDecoder decoder(tokenizer);
   std::string out;
   for (const int64_t id : ids) out += *decoder.push(id);
@@ -55,24 +61,28 @@ Json encode(const std::shared_ptr<const Tokenizer>& tokenizer, const Json& reque
   const auto decoded = tokenizer->decode(encoding->ids);
   const auto plain = tokenizer->decode(encoding->ids, {.skip_special = true});
   if (!decoded.ok() || !plain.ok()) return failure(decoded.status());
-  return {{"ids", encoding->ids},   {"ranges", ranges},    {"dropped", encoding->dropped_bytes},
-          {"decoded", *decoded},    {"plain", *plain},     {"streamed", stream(tokenizer, encoding->ids)}};
+  return {
+      {"ids", encoding->ids}, {"ranges", ranges}, {"dropped", encoding->dropped_bytes},
+      {"decoded", *decoded},  {"plain", *plain},  {"streamed", stream(tokenizer, encoding->ids)}};
 }
 
 Json render(const Json& request) {
   std::vector<Message> messages;
-  for (const Json& message : request["messages"]) messages.push_back({message["role"], message["content"]});
-  const auto rendered = render_chat(request["template"].get<std::string>(), messages,
-                                    {.add_generation_prompt = request.value("add_generation_prompt", false),
-                                     .bos_token = request.value("bos_token", ""),
-                                     .eos_token = request.value("eos_token", "")});
+  for (const Json& message : request["messages"])
+    messages.push_back({message["role"], message["content"]});
+  const auto rendered =
+      render_chat(request["template"].get<std::string>(), messages,
+                  {.add_generation_prompt = request.value("add_generation_prompt", false),
+                   .bos_token = request.value("bos_token", ""),
+                   .eos_token = request.value("eos_token", "")});
   if (!rendered.ok()) {
     Json answer = failure(rendered.status());
     answer["where"] = rendered.status().where;
     return answer;
   }
   Json spans = Json::array();
-  for (const ContentSpan& span : rendered->contents) spans.push_back({span.message, span.begin, span.end});
+  for (const ContentSpan& span : rendered->contents)
+    spans.push_back({span.message, span.begin, span.end});
   return {{"text", rendered->text}, {"contents", spans}};
 }
 

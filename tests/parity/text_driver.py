@@ -1,4 +1,5 @@
 """Talks to the C++ program text_driver: one process, a JSON request and an answer a line."""
+
 import json
 import os
 import pathlib

@@ -16,10 +16,18 @@ def byte_alphabet() -> list[str]:
     return [chr(b) if b in printable else chr(next(rest)) for b in range(256)]
 
 
-def tokenizer(steps: list[dict], post: dict | None = None, alphabet: int = 128, **model: object) -> bytes:
+def tokenizer(
+    steps: list[dict], post: dict | None = None, alphabet: int = 128, **model: object
+) -> bytes:
     words = ["<unk>", *byte_alphabet()[:alphabet], "ll", "ell", "ello", "\u0120w", "12", "ab"]
     merges = [["l", "l"], ["e", "ll"], ["ell", "o"], ["\u0120", "w"], ["1", "2"], ["a", "b"]]
-    added = {"id": len(words), "content": "<|end|>", "lstrip": True, "rstrip": True, "special": True}
+    added = {
+        "id": len(words),
+        "content": "<|end|>",
+        "lstrip": True,
+        "rstrip": True,
+        "special": True,
+    }
     fields = {"vocab": {word: i for i, word in enumerate(dict.fromkeys(words))}, "merges": merges}
     level = {"type": "ByteLevel"}
     sequence = {"type": "Sequence", "pretokenizers": steps}
@@ -44,13 +52,18 @@ BARE = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
 LLAMA3 = r"(?i:'s|'ll)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 POST = {
     "type": "TemplateProcessing",
-    "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "single": [
+        {"SpecialToken": {"id": "<|end|>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ],
     "special_tokens": {"<|end|>": {"ids": [0]}},
 }
 TOKENIZERS = {
     "smollm": tokenizer([{"type": "Digits", "individual_digits": True}, LEVEL]),
     "llama3": tokenizer([split(LLAMA3, "Isolated"), BARE], POST, ignore_merges=True),
-    "unk": tokenizer([split(r"\d+|(?=\p{Lu})", "MergedWithNext"), BARE], unk_token="<unk>", fuse_unk=True),
+    "unk": tokenizer(
+        [split(r"\d+|(?=\p{Lu})", "MergedWithNext"), BARE], unk_token="<unk>", fuse_unk=True
+    ),
     "bytes": tokenizer([BARE], alphabet=40, byte_fallback=True),
 }
 TEMPLATES = {

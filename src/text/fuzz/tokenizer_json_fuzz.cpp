@@ -1,4 +1,5 @@
-// Any bytes as a tokenizer.json: an error, or a tokenizer whose tokens cover the text and decode to it.
+// Any bytes as a tokenizer.json: an error, or a tokenizer whose tokens cover the text and decode to
+// it.
 #include <cstdlib>
 
 #include "text/stream_decoder.h"
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const Tokenizer& tokenizer = **made;
-  for (const std::string_view text : {"Hello, world 123 abc", " \n\t <|end|>é", "日本語👍🏽'll", ""}) {
+  for (const std::string_view text :
+       {"Hello, world 123 abc", " \n\t <|end|>é", "日本語👍🏽'll", ""}) {
     const auto encoding = tokenizer.encode(text);
     if (!encoding.ok()) {
       if (encoding.status().what.empty()) std::abort();

@@ -64,7 +64,7 @@ struct Statement {
   ExpressionPtr expression = {};  // kOutput, kSet: the value; kFor: what is iterated
   ExpressionPtr filter = {};      // kFor: `if`, may be null
   Target target = {};             // kFor, kSet, kSetBlock
-  Block body = {};           // kFor, kSetBlock
+  Block body = {};                // kFor, kSetBlock
   Block otherwise = {};           // kFor, kIf: `else`
   std::vector<std::pair<ExpressionPtr, Block>> branches = {};  // kIf: if, elif, ...
 };

@@ -57,7 +57,8 @@ Result<Value> strip(const Text& text, const Args& args, bool left, bool right, B
   PELLUCID_ASSIGN(const Text characters, text_argument(args, 1, budget));
   PELLUCID_TRY(budget.charge(text.text.size() * (characters.text.size() / 64 + 1)));
   const auto strips = [&](size_t at) {
-    const std::string_view one = std::string_view(text.text).substr(at, utf8_size_at(text.text, at));
+    const std::string_view one =
+        std::string_view(text.text).substr(at, utf8_size_at(text.text, at));
     return characters.text.find(one) != std::string::npos;
   };
   size_t begin = 0;
@@ -105,7 +106,8 @@ Result<Value> case_method(const Args& args, Budget& budget) {
 template <bool kStart>
 Result<Value> affix_method(const Args& args, Budget& budget) {
   PELLUCID_ASSIGN(const Text text, text_argument(args, 0, budget));
-  if (args.size() < 2) return error(Code::kInvalidArgument, "", "startswith and endswith take a string");
+  if (args.size() < 2)
+    return error(Code::kInvalidArgument, "", "startswith and endswith take a string");
   std::vector<Value> candidates{args[1]};
   if (args[1].as_list() && args[1].as_list()->tuple) candidates = args[1].as_list()->items;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -139,7 +141,8 @@ Result<Value> split_method(const Args& args, Budget& budget) {
         break;
       }
       size_t end = begin;
-      while (end < size && !is_python_space(utf8_step(std::string_view(text.text).substr(end)).code_point)) {
+      while (end < size &&
+             !is_python_space(utf8_step(std::string_view(text.text).substr(end)).code_point)) {
         end += utf8_size_at(text.text, end);
       }
       PELLUCID_TRY(add(begin, end));
@@ -148,7 +151,8 @@ Result<Value> split_method(const Args& args, Budget& budget) {
     return Value::list(std::move(pieces));
   }
   PELLUCID_ASSIGN(const Text separator, text_argument(args, 1, budget));
-  if (separator.text.empty()) return error(Code::kInvalidArgument, "", "split with an empty separator");
+  if (separator.text.empty())
+    return error(Code::kInvalidArgument, "", "split with an empty separator");
   size_t begin = 0;
   while (more()) {
     const size_t at = text.text.find(separator.text, begin);
@@ -169,7 +173,8 @@ Result<Value> replace(const Text& text, const Args& args, Budget& budget) {
   if (from.text.empty()) return error(Code::kUnsupported, "", "replace of an empty string");
   std::string out;
   size_t begin = 0;
-  for (size_t at = text.text.find(from.text); at != std::string::npos; at = text.text.find(from.text, begin)) {
+  for (size_t at = text.text.find(from.text); at != std::string::npos;
+       at = text.text.find(from.text, begin)) {
     PELLUCID_TRY(budget.charge(at - begin + to.text.size()));
     out.append(text.text, begin, at - begin);
     out += to.text;
@@ -346,7 +351,8 @@ Result<Value> range(const Args& args, Budget& budget) {
   int64_t numbers[3] = {0, 0, 1};
   if (args.empty()) return error(Code::kInvalidArgument, "", "range without a bound");
   for (size_t i = 0; i < args.size(); ++i) {
-    if (!args[i].integer_value(numbers[args.size() == 1 ? 1 : i])) return wrong_type("an integer", args[i]);
+    if (!args[i].integer_value(numbers[args.size() == 1 ? 1 : i]))
+      return wrong_type("an integer", args[i]);
   }
   const auto [begin, end, step] = numbers;
   if (step == 0) return error(Code::kInvalidArgument, "", "range with step 0");
@@ -364,7 +370,8 @@ Result<Value> range(const Args& args, Budget& budget) {
 }
 
 Result<Value> make_namespace(const Args& args, Budget&) {
-  if (!args.empty()) return error(Code::kUnsupported, "", "namespace() of something without a name");
+  if (!args.empty())
+    return error(Code::kUnsupported, "", "namespace() of something without a name");
   return Value(Value::Data(std::make_shared<Namespace>()));
 }
 
@@ -435,24 +442,40 @@ constexpr Entry<Value> kFilters[] = {
     {"tojson", 0, tojson_filter},
 };
 constexpr Entry<bool> kTests[] = {
-    {"defined", 0, simple<defined>},   {"undefined", 0, simple<undefined>},
-    {"none", 0, simple<none>},         {"string", 0, simple<string>},
-    {"mapping", 0, simple<mapping>},   {"number", 0, simple<number>},
-    {"integer", 0, simple<integer>},   {"float", 0, simple<real>},
-    {"boolean", 0, simple<boolean>},   {"true", 0, simple<is_true>},
-    {"false", 0, simple<is_false>},    {"sequence", 0, simple<sequence>},
-    {"iterable", 0, simple<iterable>}, {"even", 0, parity<true>},
-    {"odd", 0, parity<false>},         {"divisibleby", 1, divisible},
-    {"equalto", 1, equality},          {"eq", 1, equality},
-    {"ne", 1, inequality},             {"in", 1, membership},
+    {"defined", 0, simple<defined>},
+    {"undefined", 0, simple<undefined>},
+    {"none", 0, simple<none>},
+    {"string", 0, simple<string>},
+    {"mapping", 0, simple<mapping>},
+    {"number", 0, simple<number>},
+    {"integer", 0, simple<integer>},
+    {"float", 0, simple<real>},
+    {"boolean", 0, simple<boolean>},
+    {"true", 0, simple<is_true>},
+    {"false", 0, simple<is_false>},
+    {"sequence", 0, simple<sequence>},
+    {"iterable", 0, simple<iterable>},
+    {"even", 0, parity<true>},
+    {"odd", 0, parity<false>},
+    {"divisibleby", 1, divisible},
+    {"equalto", 1, equality},
+    {"eq", 1, equality},
+    {"ne", 1, inequality},
+    {"in", 1, membership},
 };
 constexpr Entry<Value> kMethods[] = {
-    {"strip", 1, strip_method<true, true>},   {"lstrip", 1, strip_method<true, false>},
-    {"rstrip", 1, strip_method<false, true>}, {"startswith", 1, affix_method<true>},
-    {"endswith", 1, affix_method<false>},     {"split", 2, split_method},
-    {"upper", 0, case_method<'a', 'z'>},      {"lower", 0, case_method<'A', 'Z'>},
-    {"replace", 2, replace_method},           {"get", 2, get_method},
-    {"items", 0, view_method<View::kItems>},  {"keys", 0, view_method<View::kKeys>},
+    {"strip", 1, strip_method<true, true>},
+    {"lstrip", 1, strip_method<true, false>},
+    {"rstrip", 1, strip_method<false, true>},
+    {"startswith", 1, affix_method<true>},
+    {"endswith", 1, affix_method<false>},
+    {"split", 2, split_method},
+    {"upper", 0, case_method<'a', 'z'>},
+    {"lower", 0, case_method<'A', 'Z'>},
+    {"replace", 2, replace_method},
+    {"get", 2, get_method},
+    {"items", 0, view_method<View::kItems>},
+    {"keys", 0, view_method<View::kKeys>},
     {"values", 0, view_method<View::kValues>},
 };
 constexpr Entry<Value> kFunctions[] = {
@@ -462,7 +485,8 @@ constexpr Entry<Value> kFunctions[] = {
 };
 
 template <typename Table, typename Out>
-Result<Out> run(const Table& table, std::string_view name, const Args& args, size_t values, Budget& budget) {
+Result<Out> run(const Table& table, std::string_view name, const Args& args, size_t values,
+                Budget& budget) {
   const auto* entry = find(table, name);
   if (entry == nullptr) return error(Code::kUnsupported, "", "`{}`", name);
   if (args.size() > values + entry->arguments_max) {

@@ -1,6 +1,6 @@
 #pragma once
-// Filters, tests, functions and methods: one list each, asked by the parser (is it known?) and by the
-// interpreter (do it).
+// Filters, tests, functions and methods: one list each, asked by the parser (is it known?) and by
+// the interpreter (do it).
 #include <string>
 #include <string_view>
 #include <vector>

@@ -96,7 +96,8 @@ class Interpreter {
         return error(Code::kInvalidArgument, "only namespace() has attributes that can be set",
                      "`{}.{}` cannot be assigned to", target.names[0], target.attribute);
       }
-      if (value.as_namespace()) return error(Code::kUnsupported, "", "a namespace inside a namespace");
+      if (value.as_namespace())
+        return error(Code::kUnsupported, "", "a namespace inside a namespace");
       space->values[target.attribute] = std::move(value);
       return ok_status();
     }
@@ -231,8 +232,10 @@ class Interpreter {
       case Kind::kNegate:
       case Kind::kPlus: {
         PELLUCID_ASSIGN(const Value operand, child(node, 0));
-        if (const double* d = operand.as_real()) return Value::real(node.kind == Kind::kPlus ? *d : -*d);
-        return arithmetic(node.kind == Kind::kPlus ? "+" : "-", Value::integer(0), operand, budget_);
+        if (const double* d = operand.as_real())
+          return Value::real(node.kind == Kind::kPlus ? *d : -*d);
+        return arithmetic(node.kind == Kind::kPlus ? "+" : "-", Value::integer(0), operand,
+                          budget_);
       }
       case Kind::kArithmetic: {
         PELLUCID_ASSIGN(const Value left, child(node, 0));
@@ -258,7 +261,8 @@ class Interpreter {
 
   static Status check_held(const std::vector<Value>& values) {
     for (const Value& value : values) {
-      if (value.as_namespace()) return error(Code::kUnsupported, "", "a namespace inside a list or dict");
+      if (value.as_namespace())
+        return error(Code::kUnsupported, "", "a namespace inside a list or dict");
       if (value.depth() >= kValueDepthMax) {
         return error(Code::kOverBudget, "", "lists nested more than {} deep", kValueDepthMax);
       }
@@ -275,7 +279,8 @@ class Interpreter {
 
   Result<Value> dict(const Expression& node) {
     const size_t count = node.children.size() / 2;
-    PELLUCID_TRY(budget_.charge(count * sizeof(Value) + count * count));  // keys are compared one by one
+    PELLUCID_TRY(
+        budget_.charge(count * sizeof(Value) + count * count));  // keys are compared one by one
     PELLUCID_ASSIGN(std::vector<Value> values, children(node));
     PELLUCID_TRY(check_held(values));
     std::vector<std::pair<std::string, Value>> items;
@@ -312,7 +317,8 @@ class Interpreter {
     const Text* name = key.as_text();
     if (const Dict* dict = object.as_dict()) {
       const Value* found = name != nullptr ? dict->find(name->text) : nullptr;
-      if (found != nullptr || name == nullptr) return found != nullptr ? *found : Value::undefined("item");
+      if (found != nullptr || name == nullptr)
+        return found != nullptr ? *found : Value::undefined("item");
     }
     if (name != nullptr) return attribute(object, name->text);
     int64_t index = 0;
@@ -358,7 +364,8 @@ class Interpreter {
     if (object.as_text()) {
       PELLUCID_ASSIGN(places, characters(*object.as_text()));
     }
-    const auto size = static_cast<int64_t>(object.as_text() ? places.size() - 1 : object.as_list()->items.size());
+    const auto size =
+        static_cast<int64_t>(object.as_text() ? places.size() - 1 : object.as_list()->items.size());
     const int64_t low = step > 0 ? 0 : -1;
     const int64_t high = step > 0 ? size : size - 1;
     const auto place = [&](std::optional<int64_t> bound, int64_t otherwise) {
@@ -391,20 +398,24 @@ class Interpreter {
   Result<std::vector<size_t>> characters(const Text& text) {
     PELLUCID_TRY(budget_.charge(text.text.size() * sizeof(size_t)));
     std::vector<size_t> places;
-    for (size_t at = 0; at < text.text.size(); at += utf8_size_at(text.text, at)) places.push_back(at);
+    for (size_t at = 0; at < text.text.size(); at += utf8_size_at(text.text, at))
+      places.push_back(at);
     places.push_back(text.text.size());
     return places;
   }
 
   Result<Value> call(const Expression& node) {
     if (!lookup(node.name).is_undefined()) {
-      return error(Code::kInvalidArgument, "", "`{}` is a variable here and cannot be called", node.name);
+      return error(Code::kInvalidArgument, "", "`{}` is a variable here and cannot be called",
+                   node.name);
     }
     PELLUCID_ASSIGN(const std::vector<Value> arguments, children(node));
     PELLUCID_ASSIGN(Value result, run_function(node.name, arguments, budget_));
-    for (const auto& [name, expression] : node.keywords) {  // of namespace(), the parser saw to that
+    for (const auto& [name, expression] :
+         node.keywords) {  // of namespace(), the parser saw to that
       PELLUCID_ASSIGN(Value value, eval(*expression));
-      if (value.as_namespace()) return error(Code::kUnsupported, "", "a namespace inside a namespace");
+      if (value.as_namespace())
+        return error(Code::kUnsupported, "", "a namespace inside a namespace");
       result.as_namespace()->values[name] = std::move(value);
     }
     return result;

@@ -50,8 +50,9 @@ class Lexer {
   std::string_view rest() const { return std::string_view(source_).substr(at_); }
   void push(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
   void advance(size_t count) {
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<ptrdiff_t>(at_),
-                                         source_.begin() + static_cast<ptrdiff_t>(at_ + count), '\n'));
+    line_ +=
+        static_cast<int>(std::count(source_.begin() + static_cast<ptrdiff_t>(at_),
+                                    source_.begin() + static_cast<ptrdiff_t>(at_ + count), '\n'));
     at_ += count;
   }
   void skip_space() { advance(strip_bounds(rest(), true, false).first); }
@@ -119,8 +120,8 @@ class Lexer {
   bool ends_tag(bool variable) {
     const std::string_view close = variable ? "}}" : "%}";
     const std::string_view left = rest();
-    const bool signed_end =
-        (left.starts_with('-') || (left.starts_with('+') && !variable)) && left.substr(1).starts_with(close);
+    const bool signed_end = (left.starts_with('-') || (left.starts_with('+') && !variable)) &&
+                            left.substr(1).starts_with(close);
     if (!signed_end && !left.starts_with(close)) return false;
     const char sign = signed_end ? left[0] : ' ';
     push(variable ? TokenKind::kVariableEnd : TokenKind::kBlockEnd, "");
@@ -140,7 +141,8 @@ class Lexer {
         advance(space);
       } else if (begins_name(c)) {
         size_t size = 1;
-        while (size < rest().size() && (begins_name(rest()[size]) || is_digit(rest()[size]))) ++size;
+        while (size < rest().size() && (begins_name(rest()[size]) || is_digit(rest()[size])))
+          ++size;
         push(TokenKind::kName, std::string(rest().substr(0, size)));
         advance(size);
       } else if (is_digit(c)) {
@@ -154,10 +156,9 @@ class Lexer {
   }
 
   Status operator_token(std::string& open) {
-    static constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-",
-                                                      "/",  "*",  "%",  "~",  "[",  "]",  "(", ")",
-                                                      "{",  "}",  ">",  "<",  "=",  ".",  ":", "|",
-                                                      ",",  ";"};
+    static constexpr std::string_view kOperators[] = {
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     for (const std::string_view op : kOperators) {
       if (!rest().starts_with(op)) continue;
       if (op == "(" || op == "[" || op == "{") open += op == "(" ? ')' : op == "[" ? ']' : '}';
@@ -171,8 +172,8 @@ class Lexer {
       advance(op.size());
       return ok_status();
     }
-    return invalid(fmt::format("an unexpected character `{}`",
-                               rest().substr(0, utf8_size_at(source_, at_))));
+    return invalid(
+        fmt::format("an unexpected character `{}`", rest().substr(0, utf8_size_at(source_, at_))));
   }
 
   Status number() {
@@ -244,10 +245,12 @@ class Lexer {
         const char d = i + 2 + k < source_.size() ? source_[i + 2 + k] : ' ';
         const bool letter = (d >= 'a' && d <= 'f') || (d >= 'A' && d <= 'F');
         if (!is_digit(d) && !letter) return invalid(fmt::format("a broken `\\{}` escape", c));
-        code_point = code_point << 4 | static_cast<uint32_t>(is_digit(d) ? d - '0' : (d | 0x20) - 'a' + 10);
+        code_point =
+            code_point << 4 | static_cast<uint32_t>(is_digit(d) ? d - '0' : (d | 0x20) - 'a' + 10);
       }
       if (code_point > 0x10FFFF || (code_point >= 0xD800 && code_point < 0xE000)) {
-        return unsupported(fmt::format("the escape of U+{:04X}, which is no character", code_point));
+        return unsupported(
+            fmt::format("the escape of U+{:04X}, which is no character", code_point));
       }
       append_utf8(value, code_point);
       i += 2 + count;

@@ -82,8 +82,9 @@ Result<Value> repeat(const Value& sequence, int64_t times, Budget& budget) {
 
 Result<Value> add_sequences(const Value& a, const Value& b, Budget& budget) {
   if (a.as_text()) {
-    PELLUCID_TRY(budget.charge(a.as_text()->text.size() + b.as_text()->text.size() +
-                               (a.as_text()->marks.size() + b.as_text()->marks.size()) * sizeof(Mark)));
+    PELLUCID_TRY(
+        budget.charge(a.as_text()->text.size() + b.as_text()->text.size() +
+                      (a.as_text()->marks.size() + b.as_text()->marks.size()) * sizeof(Mark)));
     Text out = *a.as_text();
     append(out, *b.as_text());
     return Value::string(std::move(out));
@@ -196,8 +197,10 @@ Result<Value> arithmetic(std::string_view op, const Value& a, const Value& b, Bu
   const bool lists = a.as_list() && b.as_list() && a.as_list()->tuple == b.as_list()->tuple;
   if (op == "+" && (texts || lists)) return add_sequences(a, b, budget);
   int64_t times = 0;
-  if (op == "*" && (a.as_text() || a.as_list()) && b.integer_value(times)) return repeat(a, times, budget);
-  if (op == "*" && (b.as_text() || b.as_list()) && a.integer_value(times)) return repeat(b, times, budget);
+  if (op == "*" && (a.as_text() || a.as_list()) && b.integer_value(times))
+    return repeat(a, times, budget);
+  if (op == "*" && (b.as_text() || b.as_list()) && a.integer_value(times))
+    return repeat(b, times, budget);
   if (op == "%" && a.as_text()) {
     return error(Code::kUnsupported, "use `~` to join strings", "`%` on a string");
   }

@@ -54,9 +54,9 @@ class Parser {
   Status unexpected(std::string_view wanted) const {
     static constexpr std::string_view kNames[] = {"text", "{{", "}}", "{%", "%}"};
     const auto kind = static_cast<size_t>(here().kind);
-    const std::string found = kind < std::size(kNames)             ? std::string(kNames[kind])
-                              : here().kind == TokenKind::kEnd     ? "the end"
-                                                                   : here().text.substr(0, 60);
+    const std::string found = kind < std::size(kNames)         ? std::string(kNames[kind])
+                              : here().kind == TokenKind::kEnd ? "the end"
+                                                               : here().text.substr(0, 60);
     return invalid(fmt::format("expected {}, found `{}`", wanted, found), here().line);
   }
   Status expect_op(std::string_view text) {
@@ -75,7 +75,8 @@ class Parser {
     int& depth_;
   };
   Status too_deep() const {
-    return error(Code::kOverBudget, "", "the chat template nests too deep").at(at_line(here().line));
+    return error(Code::kOverBudget, "", "the chat template nests too deep")
+        .at(at_line(here().line));
   }
 
   // --- statements
@@ -115,8 +116,9 @@ class Parser {
     if (is_word("set")) return set_tag();
     if (is_word("break") || is_word("continue")) {
       if (loops_ == 0) return invalid(fmt::format("`{}` outside a loop", here().text), here().line);
-      Statement jump{.kind = is_word("break") ? Statement::Kind::kBreak : Statement::Kind::kContinue,
-                     .line = take().line};
+      Statement jump{
+          .kind = is_word("break") ? Statement::Kind::kBreak : Statement::Kind::kContinue,
+          .line = take().line};
       PELLUCID_TRY(expect(TokenKind::kBlockEnd, "`%}`"));
       return jump;
     }
@@ -193,9 +195,12 @@ class Parser {
     Target result;
     const bool parenthesis = skip_op("(");
     do {
-      if (here().kind != TokenKind::kName || is_word("in")) return unexpected("a name to assign to");
-      static constexpr std::string_view kReserved[] = {"true", "false", "none", "True", "False", "None"};
-      if (std::find(std::begin(kReserved), std::end(kReserved), here().text) != std::end(kReserved)) {
+      if (here().kind != TokenKind::kName || is_word("in"))
+        return unexpected("a name to assign to");
+      static constexpr std::string_view kReserved[] = {"true", "false", "none",
+                                                       "True", "False", "None"};
+      if (std::find(std::begin(kReserved), std::end(kReserved), here().text) !=
+          std::end(kReserved)) {
         return unexpected("a name to assign to");
       }
       result.names.push_back(take().text);
@@ -334,8 +339,8 @@ class Parser {
            std::find(operators.begin(), operators.end(), here().text) != operators.end()) {
       const Token op = take();
       PELLUCID_ASSIGN(ExpressionPtr right, next());
-      PELLUCID_ASSIGN(left, make(Kind::kArithmetic, op.line, list_of(std::move(left), std::move(right)),
-                                 op.text));
+      PELLUCID_ASSIGN(left, make(Kind::kArithmetic, op.line,
+                                 list_of(std::move(left), std::move(right)), op.text));
     }
     return left;
   }
@@ -380,15 +385,17 @@ class Parser {
       case TokenKind::kName: {
         const std::string name = here().text;
         if (name == "true" || name == "True") return take(), constant(Value::boolean(true), line);
-        if (name == "false" || name == "False") return take(), constant(Value::boolean(false), line);
+        if (name == "false" || name == "False")
+          return take(), constant(Value::boolean(false), line);
         if (name == "none" || name == "None") return take(), constant(Value::none(), line);
-        static constexpr std::string_view kGlobals[] = {"strftime_now", "lipsum", "cycler", "joiner",
-                                                        "dict",         "self"};
+        static constexpr std::string_view kGlobals[] = {"strftime_now", "lipsum", "cycler",
+                                                        "joiner",       "dict",   "self"};
         if (std::find(std::begin(kGlobals), std::end(kGlobals), name) != std::end(kGlobals)) {
           return unsupported(fmt::format("`{}`", name));
         }
         take();
-        if (name == "loop" && !is_op(".")) return unsupported("`loop` other than as `loop.index` and the like");
+        if (name == "loop" && !is_op("."))
+          return unsupported("`loop` other than as `loop.index` and the like");
         return make(Kind::kName, line, {}, name);
       }
       case TokenKind::kString: {
@@ -399,7 +406,8 @@ class Parser {
       case TokenKind::kInteger: {
         const std::string digits = here().text;
         int64_t value = 0;
-        if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc()) {
+        if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec !=
+            std::errc()) {
           return unsupported(fmt::format("the integer {}", digits.substr(0, 60)));
         }
         take();
@@ -470,7 +478,8 @@ class Parser {
       if (skip_op(".")) {
         if (here().kind == TokenKind::kInteger) {
           PELLUCID_ASSIGN(ExpressionPtr index, primary());
-          PELLUCID_ASSIGN(node, make(Kind::kItem, line, list_of(std::move(node), std::move(index))));
+          PELLUCID_ASSIGN(node,
+                          make(Kind::kItem, line, list_of(std::move(node), std::move(index))));
           continue;
         }
         PELLUCID_ASSIGN(const std::string name, attribute_name());
@@ -490,7 +499,8 @@ class Parser {
     size_t colons = 0;
     while (!is_op("]")) {
       if (is_op(":")) {
-        if (parts.size() == colons + 1) parts.push_back(nullptr);  // the bound before it is left out
+        if (parts.size() == colons + 1)
+          parts.push_back(nullptr);  // the bound before it is left out
         take();
         if (++colons > 2) return unexpected("`]`");
       } else {
@@ -511,7 +521,8 @@ class Parser {
   // `callee(...)`: a function by name, or a method.
   Result<ExpressionPtr> call(ExpressionPtr callee, int line) {
     if (callee->kind == Kind::kName) {
-      if (!is_function(callee->name)) return unsupported(fmt::format("function `{}`", callee->name));
+      if (!is_function(callee->name))
+        return unsupported(fmt::format("function `{}`", callee->name));
       PELLUCID_ASSIGN(ExpressionPtr node, make(Kind::kCall, line, {}, callee->name));
       PELLUCID_TRY(arguments(*node, callee->name == "namespace"));
       return node;
@@ -521,7 +532,8 @@ class Parser {
     if (!is_method(name)) {
       return unsupported(fmt::format("method `{}`", name), did_you_mean(name, method_names()));
     }
-    PELLUCID_ASSIGN(ExpressionPtr node, make(Kind::kMethod, line, std::move(callee->children), name));
+    PELLUCID_ASSIGN(ExpressionPtr node,
+                    make(Kind::kMethod, line, std::move(callee->children), name));
     PELLUCID_TRY(arguments(*node, false));
     return node;
   }
@@ -534,7 +546,8 @@ class Parser {
                            tokens_[at_ + 1].text == "=";
       if (is_op("*") || is_op("**")) return unsupported("unpacked arguments");
       if (keyword && !keywords) {
-        return unsupported(fmt::format("the keyword argument `{}` of `{}`", here().text, node.name));
+        return unsupported(
+            fmt::format("the keyword argument `{}` of `{}`", here().text, node.name));
       }
       if (keyword) {
         PELLUCID_ASSIGN(std::string name, attribute_name());

@@ -38,14 +38,14 @@ Value Value::list(std::vector<Value> items, bool tuple) {
 
 Value Value::dict(std::vector<std::pair<std::string, Value>> items) {
   auto made = std::make_shared<Dict>();
-  for (auto& [key, value] : items) {
-    made->depth = std::max(made->depth, value.depth() + 1);
+  for (auto& item : items) {  // the last of the same key wins, at the place of the first
+    made->depth = std::max(made->depth, item.second.depth() + 1);
     const auto same = std::find_if(made->items.begin(), made->items.end(),
-                                   [&wanted = key](const auto& item) { return item.first == wanted; });
+                                   [&](const auto& other) { return other.first == item.first; });
     if (same != made->items.end()) {
-      same->second = std::move(value);
+      same->second = std::move(item.second);
     } else {
-      made->items.emplace_back(std::move(key), std::move(value));
+      made->items.push_back(std::move(item));
     }
   }
   return Value(Data(std::shared_ptr<const Dict>(std::move(made))));
@@ -101,7 +101,8 @@ const Value* Dict::find(std::string_view key) const {
 
 std::string real_to_string(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";  // "inf", "nan" and "1e+16" stay
+  if (text.find_first_of(".en") == std::string::npos)
+    text += ".0";  // "inf", "nan" and "1e+16" stay
   return text;
 }
 

@@ -44,7 +44,7 @@ class Value {
                             std::shared_ptr<const List>, std::shared_ptr<const Dict>,
                             std::shared_ptr<Namespace>>;
 
-  Value() = default;  // undefined, without a name
+  Value() = default;                            // undefined, without a name
   Value(Data data) : data_(std::move(data)) {}  // NOLINT: implicit by design
   static Value undefined(std::string name) { return Value(Data(Undefined{std::move(name)})); }
   static Value none() { return Value(Data(None{})); }

@@ -29,10 +29,12 @@ TEST_CASE("render: contents know their bytes in the prompt, trimmed or empty") {
   REQUIRE(r.contents.size() == 3);
   CHECK(r.text.substr(r.contents[0].begin, r.contents[0].end - r.contents[0].begin) == "Be brief.");
   CHECK(r.text.substr(r.contents[1].begin, r.contents[1].end - r.contents[1].begin) == "Hi, é");
-  CHECK(r.contents[2] == ContentSpan{2, r.text.find("<assistant>") + 11, r.text.find("<assistant>") + 11});
+  CHECK(r.contents[2] ==
+        ContentSpan{2, r.text.find("<assistant>") + 11, r.text.find("<assistant>") + 11});
 }
 
-TEST_CASE("render: a content may come in pieces, twice or not at all; a rewritten one has no span") {
+TEST_CASE(
+    "render: a content may come in pieces, twice or not at all; a rewritten one has no span") {
   const Rendered pieces = render("{{ messages[0].content.split(' ') | join('_') }}");
   CHECK(pieces.text == "Be_brief.");
   CHECK(pieces.contents == std::vector<ContentSpan>{{0, 0, 2}, {0, 3, 9}});
@@ -43,7 +45,8 @@ TEST_CASE("render: a content may come in pieces, twice or not at all; a rewritte
 }
 
 TEST_CASE("render: special tokens are there when the tokenizer has them") {
-  CHECK(render("{{ bos_token }}{{ eos_token is defined }}", {.bos_token = "<s>"}).text == "<s>False");
+  CHECK(render("{{ bos_token }}{{ eos_token is defined }}", {.bos_token = "<s>"}).text ==
+        "<s>False");
 }
 
 TEST_CASE("parse: what is not there is refused by name and line, whether or not it would run") {
@@ -79,13 +82,15 @@ TEST_CASE("render: loops, sizes and depths are bounded") {
   CHECK(over("{{ 'a' * 9223372036854775807 }}") == Code::kOverBudget);
   CHECK(over("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}") ==
         Code::kOverBudget);
-  CHECK(over("{% set n = namespace(s='a') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}") ==
-        Code::kOverBudget);
-  CHECK(over("{% set n = namespace(s=[]) %}{% for i in range(999) %}{% set n.s = [n.s, n.s] %}{% endfor %}") ==
-        Code::kOverBudget);
-  CHECK(over("{% set n = namespace(s=[]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}"
+  CHECK(over("{% set n = namespace(s='a') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% "
+             "endfor %}") == Code::kOverBudget);
+  CHECK(over("{% set n = namespace(s=[]) %}{% for i in range(999) %}{% set n.s = [n.s, n.s] %}{% "
+             "endfor %}") == Code::kOverBudget);
+  CHECK(over("{% set n = namespace(s=[]) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% "
+             "endfor %}"
              "{{ n.s == n.s + [] }}") == Code::kOverBudget);
-  CHECK(over("{{ " + std::string(100000, '(') + std::string(100000, ')') + "}}") == Code::kOverBudget);
+  CHECK(over("{{ " + std::string(100000, '(') + std::string(100000, ')') + "}}") ==
+        Code::kOverBudget);
   CHECK(over("{{ " + std::string(100000, '-') + "1 }}") == Code::kOverBudget);
   std::string chain = "{{ 1";
   for (int i = 0; i < 100000; ++i) chain += "+1";

@@ -12,9 +12,11 @@ std::vector<std::string> matches(std::string_view source, std::string_view text)
   const auto pattern = Pattern::compile(*translated);
   REQUIRE_MESSAGE(pattern.ok(), pattern.status().message());
   std::vector<std::string> out;
-  REQUIRE(pattern->find_all(text, [&](size_t begin, size_t end) {
-                   out.emplace_back(text.substr(begin, end - begin));
-                 }).ok());
+  REQUIRE(
+      pattern
+          ->find_all(text, [&](size_t begin,
+                               size_t end) { out.emplace_back(text.substr(begin, end - begin)); })
+          .ok());
   return out;
 }
 using Strings = std::vector<std::string>;

@@ -94,8 +94,11 @@ TEST_CASE("encode: begin-of-text as the tokenizer says, as asked, and never twic
 
 TEST_CASE("encode: text that is not UTF-8 is refused with the byte") {
   const auto t = small_tokenizer();
-  for (const auto& [text, at] : std::vector<std::pair<std::string, int>>{
-           {"ab\xff", 2}, {"\xe4\xbd", 0}, {"a\xed\xa0\x80", 1}, {"\xc0\x80", 0}, {"\xf4\x90\x80\x80", 0}}) {
+  for (const auto& [text, at] : std::vector<std::pair<std::string, int>>{{"ab\xff", 2},
+                                                                         {"\xe4\xbd", 0},
+                                                                         {"a\xed\xa0\x80", 1},
+                                                                         {"\xc0\x80", 0},
+                                                                         {"\xf4\x90\x80\x80", 0}}) {
     const auto e = t->encode(text);
     REQUIRE_FALSE(e.ok());
     CHECK(e.status().code == Code::kInvalidArgument);
@@ -138,7 +141,8 @@ TEST_CASE("decode: an id outside the vocabulary is an error, broken characters b
   CHECK_FALSE(t->decode(Ids{264}).ok());
   CHECK_FALSE(t->decode(Ids{-1}).ok());
   CHECK(*t->decode(Ids{byte_token(0xE2), byte_token(0x82), byte_token('a'), byte_token(0xFF)}) ==
-        "\xEF\xBF\xBD" "a\xEF\xBF\xBD");
+        "\xEF\xBF\xBD"
+        "a\xEF\xBF\xBD");
 }
 
 TEST_CASE("stream: whole characters only, and a broken end becomes one U+FFFD") {
@@ -163,7 +167,8 @@ TEST_CASE("from_vocabulary: what does not fit is refused by name") {
     REQUIRE_FALSE(made.ok());
     return made.status();
   };
-  CHECK(refused([](Vocabulary& v) { v.model = "llama"; }).what == "tokenizer.ggml.model is `llama`");
+  CHECK(refused([](Vocabulary& v) { v.model = "llama"; }).what ==
+        "tokenizer.ggml.model is `llama`");
   const Status pre = refused([](Vocabulary& v) { v.pre = "smolm"; });
   CHECK(pre.code == Code::kUnsupported);
   CHECK(pre.hint == "did you mean smollm?");
@@ -172,8 +177,11 @@ TEST_CASE("from_vocabulary: what does not fit is refused by name") {
   CHECK(refused([](Vocabulary& v) { v.token_types.pop_back(); }).code == Code::kCorruptFile);
   CHECK(refused([](Vocabulary& v) { v.tokens[5] = v.tokens[6]; }).code == Code::kCorruptFile);
   CHECK(refused([](Vocabulary& v) { v.bos = 1'000'000; }).code == Code::kCorruptFile);
-  CHECK(refused([](Vocabulary& v) { v.tokens.clear(); v.token_types.clear(); v.merges.clear(); })
-            .code == Code::kCorruptFile);
+  CHECK(refused([](Vocabulary& v) {
+          v.tokens.clear();
+          v.token_types.clear();
+          v.merges.clear();
+        }).code == Code::kCorruptFile);
 }
 
 }  // namespace pellucid::text
