@@ -1,6 +1,5 @@
 // The tokenizer of a GGUF file.
 #include <algorithm>
-#include <map>
 
 #include "base/nearest.h"
 #include "text/bpe_tokenizer.h"
@@ -8,15 +7,20 @@
 namespace pellucid::text {
 namespace {
 
-// What GGUF's names for pre-tokenisers mean, as sequences of patterns; "" = the ByteLevel pattern.
-// "default" is what llama.cpp does with files that name none.
-using Patterns = std::vector<std::string_view>;
-const std::map<std::string_view, Patterns>& pre_tokenizers() {
-  static const std::map<std::string_view, Patterns> known{
-      {"gpt-2", {}},
-      {"smollm", {R"(\p{N})"}},
-      {"starcoder", {R"(\p{N})"}},
+// What GGUF's names for pre-tokenisers mean. "default" is what llama.cpp does with files that name
+// none: patterns of its own in place of ByteLevel's.
+struct Meaning {
+  std::string_view name;
+  bool individual_digits = false;
+  std::vector<std::string_view> patterns = {};
+};
+const std::vector<Meaning>& meanings() {
+  static const std::vector<Meaning> known{
+      {"gpt-2"},
+      {"smollm", true},
+      {"starcoder", true},
       {"default",
+       false,
        {R"([\p{P}\$\+<=>\^~\|]+)",
         R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"(\p{N}+)",
         R"([0-9][0-9][0-9])"}},
@@ -26,22 +30,26 @@ const std::map<std::string_view, Patterns>& pre_tokenizers() {
 
 Result<std::vector<PreTokenizer::Step>> steps_of(const std::string& name) {
   const std::string_view key = name.empty() ? "default" : std::string_view(name);
-  const auto found = pre_tokenizers().find(key);
-  if (found == pre_tokenizers().end()) {
+  const auto found = std::find_if(meanings().begin(), meanings().end(),
+                                  [&](const Meaning& meaning) { return meaning.name == key; });
+  if (found == meanings().end()) {
     std::vector<std::string> names;
-    for (const auto& [known, patterns] : pre_tokenizers()) names.emplace_back(known);
+    for (const Meaning& meaning : meanings()) names.emplace_back(meaning.name);
     return error(Code::kUnsupported,
                  did_you_mean(name, names, "load the model's Hugging Face folder instead"),
                  "tokenizer.ggml.pre is `{}`: unknown pre-tokeniser", name);
   }
   std::vector<PreTokenizer::Step> steps;
-  for (const std::string_view pattern : found->second) {
+  // Not the pattern \p{N}: what the library's Digits takes for a digit is of a newer Unicode
+  // version.
+  if (found->individual_digits) steps.emplace_back(DigitsStep{.individual_digits = true});
+  for (const std::string_view pattern : found->patterns) {
     PELLUCID_ASSIGN(const std::string translated, translate_pattern(pattern));
     PELLUCID_ASSIGN(Pattern compiled, Pattern::compile(translated));
     steps.emplace_back(SplitStep{std::move(compiled), SplitBehavior::kIsolated, false});
   }
-  // llama.cpp's default has its own patterns in place of ByteLevel's.
-  steps.emplace_back(ByteLevelStep{.add_prefix_space = false, .use_regex = key != "default"});
+  steps.emplace_back(
+      ByteLevelStep{.add_prefix_space = false, .use_regex = found->patterns.empty()});
   return steps;
 }
 

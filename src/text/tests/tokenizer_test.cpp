@@ -159,6 +159,19 @@ TEST_CASE("stream: whole characters only, and a broken end becomes one U+FFFD") 
   CHECK(stream.flush().empty());
 }
 
+TEST_CASE("from_vocabulary: a file without a pre-tokeniser is cut as llama.cpp cuts it") {
+  Vocabulary v = small_vocabulary();
+  v.tokens.push_back("34");
+  v.token_types.push_back(1);
+  v.merges.push_back("3 4");
+  CHECK(small_tokenizer(v)->encode("12345")->ids == Ids{263, 264, byte_token('5')});
+  v.pre = "";  // digits by threes: 123, 45
+  CHECK(small_tokenizer(v)->encode("12345")->ids ==
+        Ids{263, byte_token('3'), byte_token('4'), byte_token('5')});
+  v.pre = "smollm";  // each digit alone
+  CHECK(small_tokenizer(v)->encode("12")->ids == Ids{byte_token('1'), byte_token('2')});
+}
+
 TEST_CASE("from_vocabulary: what does not fit is refused by name") {
   const auto refused = [](auto change) {
     Vocabulary v = small_vocabulary();
