@@ -5,10 +5,9 @@ Prints how much of the answer each patch moves: 0 nothing, 1 all of it. The answ
 name (position 9) up to layer 20 and at the end (position 13) from layer 24 on.
 """
 
+import pellucid as pl
 import torch
 from ioi import Task
-
-import pellucid as pl
 
 
 def main(lm: pl.LM, layers=None) -> torch.Tensor:

@@ -5,9 +5,8 @@ head 7.3 gives its corrupted output. What head 9.6 then reads as its query's res
 another clean run.
 """
 
-from ioi import Task
-
 import pellucid as pl
+from ioi import Task
 
 
 def main(lm: pl.LM, sender=(7, 3), receiver=(9, 6)) -> dict[str, float]:

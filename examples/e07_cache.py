@@ -2,9 +2,8 @@
 cached for all prompts and all layers, and a direction between the class means is fitted on half of them.
 """
 
-import torch
-
 import pellucid as pl
+import torch
 
 FRANCE = ["Paris", "Lyon", "Marseille", "Nice", "Bordeaux", "Toulouse", "Lille", "Strasbourg"]
 ITALY = ["Rome", "Milan", "Naples", "Turin", "Venice", "Florence", "Bologna", "Genoa"]

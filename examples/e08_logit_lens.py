@@ -1,8 +1,7 @@
 """E8. The logit lens: what each layer would answer if the model stopped there."""
 
-import torch
-
 import pellucid as pl
+import torch
 
 
 def main(lm: pl.LM, prompt="The capital of France is") -> torch.Tensor:

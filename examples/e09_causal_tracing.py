@@ -2,9 +2,8 @@
 window of layers at one position are put back. Where does the fact come back?
 """
 
-import torch
-
 import pellucid as pl
+import torch
 
 
 def window(layer: int, width: int, num_layers: int) -> range:

@@ -1,8 +1,7 @@
 """E11. Edits while generating: the prompt's pass, every generated token, and a plain loop over steps."""
 
-import torch
-
 import pellucid as pl
+import torch
 
 
 def main(lm: pl.LM, prompt="Tell me about Paris.", new_tokens=12, scale=2.0):

@@ -1,8 +1,7 @@
 """E13. My own modules in the loop: plain nn.Modules become nodes, a local function is called where it stands."""
 
-import torch
-
 import pellucid as pl
+import torch
 
 
 def make_modules(d_model: int):

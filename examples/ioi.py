@@ -4,9 +4,8 @@
 two names in the second clause. The prompts are those of TransformerLens's Activation Patching demo.
 """
 
-import torch
-
 import pellucid as pl
+import torch
 
 TEMPLATES = [
     ("When John and Mary went to the shops,{} gave the bag to", " Mary", " John"),
