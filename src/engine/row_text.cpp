@@ -19,11 +19,15 @@ size_t possible_stop(const std::string& text, const std::vector<std::string>& st
 }  // namespace
 
 RowText::RowText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stop)
-    : decoder_(std::move(tokenizer)), stop_(std::move(stop)) {
+    : vocab_size_(tokenizer->vocab_size()),
+      decoder_(std::move(tokenizer)),
+      stop_(std::move(stop)) {
   std::erase(stop_, "");
 }
 
 std::string RowText::push(int64_t token) {
+  // Vocabularies are often padded: such a token is chosen hardly ever, and stands for no text.
+  if (token >= vocab_size_) return "";
   Result<std::string> piece = decoder_.push(token);
   if (!piece.ok()) throw StatusError(std::move(piece).status());
   return release(*std::move(piece), false);

@@ -14,7 +14,7 @@ class RowText {
   RowText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stop);
 
   /// Adds a token; returns what may be shown now. Text that may still turn out to be the beginning
-  /// of a stop string is held back.
+  /// of a stop string is held back. A token beyond the tokenizer's vocabulary has no text.
   std::string push(int64_t token);
   /// The row ended: returns what was held back.
   std::string flush();
@@ -26,6 +26,7 @@ class RowText {
  private:
   std::string release(std::string piece, bool at_end);
 
+  int64_t vocab_size_;
   text::StreamDecoder decoder_;
   std::vector<std::string> stop_;
   std::string held_;

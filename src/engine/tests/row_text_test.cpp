@@ -49,6 +49,12 @@ TEST_CASE("row text: a stop string ends the row and is not part of its text") {
   CHECK(row.push(0) == "");
 }
 
+TEST_CASE("row text: a token of the padded end of a vocabulary has no text") {
+  RowText row(bytes_tokenizer(), {});
+  CHECK(row.push(26) == "");
+  CHECK(row.push(0) == "a");
+}
+
 TEST_CASE("row text: of overlapping candidates the longest is held back") {
   RowText row(bytes_tokenizer(), {"aab"});
   CHECK(pieces(row, "aaab") == "||a||");
