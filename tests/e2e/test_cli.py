@@ -401,18 +401,18 @@ def integer(value: int) -> dict[str, Any]:
 def program(groups: int, **group: Any) -> dict[str, Any]:
     """Saves the five best tokens at the last position of every group."""
     nodes: list[dict[str, Any]] = []
-    for group in range(groups):
+    for i in range(groups):
         first = len(nodes)
         nodes += [
-            {"kind": "READ", "name": "logits", "group": group},
+            {"kind": "READ", "name": "logits", "group": i},
             {
                 "kind": "OP",
                 "name": "aten::select.int",
                 "args": [ref(first), integer(1), integer(-1)],
             },
             {"kind": "OP", "name": "aten::topk", "args": [ref(first + 1), integer(5)]},
-            {"kind": "SAVE", "name": f"values{group}", "args": [ref(first + 2)]},
-            {"kind": "SAVE", "name": f"ids{group}", "args": [ref(first + 2, 1)]},
+            {"kind": "SAVE", "name": f"values{i}", "args": [ref(first + 2)]},
+            {"kind": "SAVE", "name": f"ids{i}", "args": [ref(first + 2, 1)]},
         ]
     return {"version": 1, "groups": [group] * groups, "nodes": nodes}
 
