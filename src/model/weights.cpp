@@ -41,6 +41,16 @@ Status refuse_others(const tensor::ModelFiles& files, std::span<const WeightPlan
   return ok_status();
 }
 
+// Weights that change their layout are copied even where the file's dtype is the wanted one, which
+// tensor::check_fits_memory takes for free.
+Status check_copies_fit(int64_t bytes) {
+  const int64_t available = tensor::available_memory_bytes();
+  if (available == 0 || bytes <= available) return ok_status();
+  return error(Code::kOutOfMemory, "try a smaller dtype or a smaller model",
+               "weights of another layout take {:.1f} GB, {:.1f} GB of memory are free",
+               static_cast<double>(bytes) / 1e9, static_cast<double>(available) / 1e9);
+}
+
 }  // namespace
 
 at::Tensor deinterleave(const at::Tensor& rows, int64_t num_heads) {
@@ -52,15 +62,17 @@ at::Tensor deinterleave(const at::Tensor& rows, int64_t num_heads) {
 
 Status load_weights(const tensor::ModelFiles& files, std::span<const WeightPlan> plans,
                     std::span<const std::string_view> ignorable, const LoadOptions& options) {
-  int64_t bytes_total = 0;
+  int64_t bytes_total = 0, bytes_copied = 0;
   for (const WeightPlan& plan : plans) {
     PELLUCID_TRY(check_shape(files, plan));
     int64_t bytes = static_cast<int64_t>(c10::elementSize(options.dtype));
     for (const int64_t size : plan.shape) bytes *= size;
     bytes_total += bytes;
+    if (plan.layout != WeightPlan::Layout::kPlain) bytes_copied += bytes;
   }
   PELLUCID_TRY(refuse_others(files, plans, ignorable));
   PELLUCID_TRY(tensor::check_fits_memory(*files.weights, options.dtype));
+  PELLUCID_TRY(check_copies_fit(bytes_copied));
   int64_t bytes_done = 0;
   for (const WeightPlan& plan : plans) {
     PELLUCID_ASSIGN(at::Tensor loaded,
