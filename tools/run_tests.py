@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -128,29 +128,35 @@ def doctest_jobs(options: Options) -> list[Job]:
 # ---- pytest
 
 
-def shards(files: Iterable[Path], count: int) -> list[list[Path]]:
-    """Deals files out by size, as a guess of what takes how long; never a shard without a file."""
-    by_size = sorted(files, key=lambda path: -path.stat().st_size)
-    return [shard for shard in (sorted(by_size[i::count]) for i in range(count)) if shard]
-
-
 def pytest_filter(only: str) -> list[str]:
     """--only as pytest's -k: words that must all be in the test's name, file or class."""
     words = re.findall(r"\w+", only)
     return ["-k", " and ".join(words)] if words else []
 
 
-def run_pytest(name: str, files: list[Path], options: Options) -> Outcome:
+def run_pytest(name: str, files: list[Path], options: Options, deal: str = "loadfile") -> Outcome:
+    """All `files` in PROCESSES processes. `deal` is pytest-xdist's: a whole file goes to one process, because fixtures
+    of a module build wheels and load models; "worksteal" deals single tests."""
     outcome = Outcome(name)
+    if not files:
+        return outcome
+    print(
+        f"       {name}: {len(files)} files; follow with tail -f build/logs/test-{name}.log",
+        flush=True,
+    )
     report = LOGS / f"test-{name}.xml"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", f"--junit-xml={report}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--durations=20"]
     command += [
-        f"--hypothesis-seed={options.seed}",
+        "-n",
+        str(PROCESSES),
+        "--dist",
+        deal,
         "-p",
         "no:cacheprovider",
-        *pytest_filter(options.only),
+        f"--junit-xml={report}",
     ]
+    command += [f"--hypothesis-seed={options.seed}", *pytest_filter(options.only)]
     command += [str(path.relative_to(ROOT)) for path in files]
     status, output = run_logged(name, command, options)
     no_tests_matched = status == 5
@@ -169,13 +175,6 @@ def run_pytest(name: str, files: list[Path], options: Options) -> Outcome:
         outcome.failed = max(outcome.failed, 1)
         outcome.notes = tail(output, 200)
     return outcome
-
-
-def pytest_jobs(options: Options, name: str, files: list[Path]) -> list[Job]:
-    return [
-        partial(run_pytest, f"pytest-{name}-{number}", shard, options)
-        for number, shard in enumerate(shards(files, PROCESSES), 1)
-    ]
 
 
 def test_files() -> list[Path]:
@@ -293,9 +292,8 @@ def run_all(jobs: list[Job]) -> list[Outcome]:
 
 
 def test(options: Options) -> list[Outcome]:
-    outcomes = run_all(
-        [layers_job(options), *pytest_jobs(options, "tests", test_files()), *doctest_jobs(options)]
-    )
+    outcomes = run_all([layers_job(options), *doctest_jobs(options)])
+    outcomes += run_all([partial(run_pytest, "pytest", test_files(), options)])
     return outcomes + run_all(fuzz_jobs(options))
 
 
@@ -310,12 +308,14 @@ def check(options: Options) -> list[Outcome]:
 def matrix(options: Options) -> list[Outcome]:
     """Every case file in every layout; a case that ./dev test skips for its length belongs into tests/matrix."""
     files = [ROOT / "tests" / "test_cases.py", *(ROOT / "tests" / "matrix").rglob("test_*.py")]
-    return run_all(pytest_jobs(options, "matrix", [path for path in files if path.exists()]))
+    files = [path for path in files if path.exists()]
+    return run_all([partial(run_pytest, "matrix", files, options, deal="worksteal")])
 
 
 def gpu(options: Options) -> list[Outcome]:
     os.environ["PELLUCID_DEVICE"] = "cuda"
-    return run_all(pytest_jobs(options, "gpu", list((ROOT / "tests" / "gpu").rglob("test_*.py"))))
+    files = list((ROOT / "tests" / "gpu").rglob("test_*.py"))
+    return run_all([partial(run_pytest, "gpu", files, options)])
 
 
 def soak(options: Options) -> list[Outcome]:
@@ -326,11 +326,8 @@ def soak(options: Options) -> list[Outcome]:
         outcomes.append(build(preset, []))
         print_outcome(outcomes[-1])
         outcomes += run_all(doctest_jobs(replace(options, preset=preset)))
-    outcomes += run_all(
-        [layers_job(options), *pytest_jobs(options, "tests", test_files()), *doctest_jobs(options)]
-    )
     outcomes += matrix(options)
-    return outcomes + run_all(fuzz_jobs(replace(options, seconds=60 * options.minutes)))
+    return outcomes + test(replace(options, layouts="local", seconds=60 * options.minutes))
 
 
 def parse(arguments: list[str]) -> tuple[str, Options]:
