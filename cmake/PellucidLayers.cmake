@@ -6,7 +6,8 @@
 
 function(pellucid_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wno-unused-parameter
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # GCC 12 sees overlaps in std::string that are not there (GCC bug 105651)
+    # GCC 12 sees overlaps and overflows in std::string that are not there (GCC bug 105651).
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   if(PELLUCID_SANITIZE STREQUAL "address")
     # Not vptr: it asks for type information of libtorch's classes, which no library exports.
     target_compile_options(${target} PUBLIC -fsanitize=address,undefined -fno-sanitize=vptr

@@ -119,6 +119,11 @@ bool equal(const Field& a, const Field& b) {
 
 }  // namespace
 
+Result<Fields> Fields::of(const tensor::ModelFiles& files) {
+  if (files.is_gguf) return from_gguf(*files.gguf);
+  return from_json(files.config_json, (files.path / "config.json").string());
+}
+
 Result<Fields> Fields::from_json(const std::string& text, std::string where) {
   PELLUCID_TRY(files::check_json_depth(text, kDepthMax, where));
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);

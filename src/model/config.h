@@ -30,6 +30,9 @@ class Fields {
   /// tokenizers and authors).
   static Result<Fields> from_gguf(const files::GgufFile& file);
 
+  /// Of whichever kind the files are.
+  static Result<Fields> of(const tensor::ModelFiles& files);
+
   const std::string& where() const { return where_; }
   /// Is there such a field, other than null?
   bool has(std::string_view name) const;

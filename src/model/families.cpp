@@ -40,8 +40,7 @@ Result<std::shared_ptr<const Model>> load_model(const tensor::ModelFiles& files,
   if (files.is_gguf) {
     PELLUCID_ASSIGN(name, files.gguf->get<std::string>("general.architecture"));
   } else {
-    PELLUCID_ASSIGN(Fields fields,
-                    Fields::from_json(files.config_json, (files.path / "config.json").string()));
+    PELLUCID_ASSIGN(Fields fields, Fields::of(files));
     PELLUCID_ASSIGN(name, fields.text("model_type"));
   }
   for (const Family* family : kFamilies) {

@@ -325,19 +325,11 @@ constexpr hook::Alias kAliases[] = {
 constexpr std::string_view kModelTypes[] = {"gpt2"};
 constexpr std::string_view kArchitectures[] = {"gpt2"};
 
-Result<Config> read_config(const tensor::ModelFiles& files) {
-  if (files.is_gguf) {
-    PELLUCID_ASSIGN(Fields fields, Fields::from_gguf(*files.gguf));
-    return config_from_gguf(files, std::move(fields));
-  }
-  PELLUCID_ASSIGN(Fields fields,
-                  Fields::from_json(files.config_json, (files.path / "config.json").string()));
-  return config_from_json(std::move(fields));
-}
-
 Result<std::shared_ptr<const Model>> load_gpt2(const tensor::ModelFiles& files,
                                                const LoadOptions& options) {
-  PELLUCID_ASSIGN(Config config, read_config(files));
+  PELLUCID_ASSIGN(Fields fields, Fields::of(files));
+  PELLUCID_ASSIGN(Config config, files.is_gguf ? config_from_gguf(files, std::move(fields))
+                                               : config_from_json(std::move(fields)));
   auto gpt2 = std::make_shared<Gpt2>(std::move(config));
   PELLUCID_TRY(gpt2->load(files, options));
   return std::shared_ptr<const Model>(std::move(gpt2));

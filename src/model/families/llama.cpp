@@ -363,19 +363,11 @@ constexpr hook::Alias kAliases[] = {
 constexpr std::string_view kModelTypes[] = {"llama"};
 constexpr std::string_view kArchitectures[] = {"llama"};
 
-Result<Config> read_config(const tensor::ModelFiles& files) {
-  if (files.is_gguf) {
-    PELLUCID_ASSIGN(Fields fields, Fields::from_gguf(*files.gguf));
-    return config_from_gguf(files, std::move(fields));
-  }
-  PELLUCID_ASSIGN(Fields fields,
-                  Fields::from_json(files.config_json, (files.path / "config.json").string()));
-  return config_from_json(std::move(fields));
-}
-
 Result<std::shared_ptr<const Model>> load_llama(const tensor::ModelFiles& files,
                                                 const LoadOptions& options) {
-  PELLUCID_ASSIGN(Config config, read_config(files));
+  PELLUCID_ASSIGN(Fields fields, Fields::of(files));
+  PELLUCID_ASSIGN(Config config, files.is_gguf ? config_from_gguf(files, std::move(fields))
+                                               : config_from_json(std::move(fields)));
   auto llama = std::make_shared<Llama>(std::move(config));
   PELLUCID_TRY(llama->load(files, options));
   return std::shared_ptr<const Model>(std::move(llama));
