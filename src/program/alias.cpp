@@ -1,5 +1,5 @@
-// Which values may share memory. Decided from the schemas and with doubt on the safe side: reshape and
-// its like count as views. A dtype that changes means a copy.
+// Which values may share memory. Decided from the schemas and with doubt on the safe side: reshape
+// and its like count as views. A dtype that changes means a copy.
 #include <ATen/core/function_schema.h>
 
 #include <numeric>
@@ -43,8 +43,8 @@ void join_operation(const Graph& graph, const Task& task, Sets& sets) {
         if (list && count > 1 && static_cast<int>(o) != i) continue;
         if (list && count == 1 && operation.name == "aten::einsum") continue;
         const int operand = task.operands[operands[o]];
-        const bool cast = graph.values[output].meta.scalar_type() !=
-                          graph.values[operand].meta.scalar_type();
+        const bool cast =
+            graph.values[output].meta.scalar_type() != graph.values[operand].meta.scalar_type();
         if (!cast) sets.join(output, operand);
       }
     }
@@ -87,8 +87,8 @@ Status find_aliases(Graph& graph) {
       return graph.alias_sets[graph.values[value].alias_set];
     };
     if (task.kind == TaskKind::kWeight) set_of(task.first_value).weight = true;
-    const bool version = task.kind == TaskKind::kArrive ||
-                         (task.kind == TaskKind::kWrite && !task.in_place_write);
+    const bool version =
+        task.kind == TaskKind::kArrive || (task.kind == TaskKind::kWrite && !task.in_place_write);
     if (version) set_of(task.first_value).sites.push_back(task.site);
     for (const int value : task.written) set_of(value).writers.push_back(static_cast<int>(t));
   }

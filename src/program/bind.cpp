@@ -86,9 +86,8 @@ class Binder {
   }
 
   Status wrong(const Arg& arg, std::string_view wanted) const {
-    return error(Code::kInvalidArgument, std::string(),
-                 "{}: argument '{}' wants {}, not {}", call_.operation->name, argument_->name(),
-                 wanted, kind_of(arg));
+    return error(Code::kInvalidArgument, std::string(), "{}: argument '{}' wants {}, not {}",
+                 call_.operation->name, argument_->name(), wanted, kind_of(arg));
   }
 
   Status tensor(TensorSlot& slot, const Arg& arg, bool optional) {
@@ -102,7 +101,8 @@ class Binder {
     }
     if (std::holds_alternative<std::monostate>(arg.value) && optional) return ok_status();
     slot.fixed = wrapped_number(arg);
-    return slot.fixed.defined() ? ok_status() : wrong(arg, optional ? "a tensor or None" : "a tensor");
+    return slot.fixed.defined() ? ok_status()
+                                : wrong(arg, optional ? "a tensor or None" : "a tensor");
   }
 
   int add(Operand operand) {
@@ -180,6 +180,7 @@ class Binder {
       case TypeKind::FloatType:
         if (const auto* d = std::get_if<double>(&arg.value)) return set(slot, *d);
         if (const auto* i = std::get_if<int64_t>(&arg.value)) return set(slot, double(*i));
+        if (const auto* b = std::get_if<bool>(&arg.value)) return set(slot, *b ? 1.0 : 0.0);
         return wrong(arg, "a number");
       case TypeKind::NumberType:
         if (const auto* b = std::get_if<bool>(&arg.value)) return set(slot, *b);
@@ -189,10 +190,14 @@ class Binder {
       case TypeKind::StringType:
         if (const auto* s = std::get_if<std::string>(&arg.value)) return set(slot, *s);
         return wrong(arg, "a string");
-      case TypeKind::ScalarTypeType: return dtype(slot, arg);
-      case TypeKind::LayoutType: return ok_status();
-      case TypeKind::MemoryFormatType: return memory_format(slot, arg);
-      case TypeKind::DeviceObjType: return device(slot);
+      case TypeKind::ScalarTypeType:
+        return dtype(slot, arg);
+      case TypeKind::LayoutType:
+        return ok_status();
+      case TypeKind::MemoryFormatType:
+        return memory_format(slot, arg);
+      case TypeKind::DeviceObjType:
+        return device(slot);
       case TypeKind::IntType:
       case TypeKind::SymIntType:
         if (const auto* i = std::get_if<int64_t>(&arg.value)) return set(slot, *i);
@@ -237,6 +242,24 @@ class Binder {
   const c10::Argument* argument_ = nullptr;
 };
 
+/// Dropout and batch statistics in training mode draw random numbers or change buffers.
+Status check_not_training(const Call& call) {
+  const auto& arguments = call.operation->schema->arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = arguments[i].name();
+    const IValue& value = call.slots[i].fixed;
+    const bool training =
+        (name == "train" || name == "training") && value.isBool() && value.toBool();
+    const bool drops = name == "dropout_p" && value.isDouble() && value.toDouble() != 0;
+    if (!training && !drops) continue;
+    return error(Code::kUnsupported,
+                 "call .eval() on the module: random operations need the group's seed, which is "
+                 "not there yet",
+                 "{} in training mode is random or changes its buffers", call.operation->name);
+  }
+  return ok_status();
+}
+
 Result<Call> bind_overload(const wire::Node& node, const std::string& name) {
   Call call;
   PELLUCID_ASSIGN(call.operation, find_operation(name));
@@ -278,6 +301,7 @@ Result<Call> bind_overload(const wire::Node& node, const std::string& name) {
                  did_you_mean(node.kwargs[k].first, known, c10::toString(*call.operation->schema)),
                  "{} has no argument '{}'", call.operation->name, node.kwargs[k].first);
   }
+  PELLUCID_TRY(check_not_training(call));
   return call;
 }
 
@@ -311,8 +335,12 @@ std::vector<IValue> Call::stack(std::span<const at::Tensor> values, at::Device d
   stack.reserve(slots.size());
   for (const Slot& slot : slots) {
     switch (slot.kind) {
-      case Slot::Kind::kFixed: stack.push_back(slot.fixed); break;
-      case Slot::Kind::kDevice: stack.emplace_back(device); break;
+      case Slot::Kind::kFixed:
+        stack.push_back(slot.fixed);
+        break;
+      case Slot::Kind::kDevice:
+        stack.emplace_back(device);
+        break;
       case Slot::Kind::kTensor: {
         at::Tensor tensor = value_of(slot.tensors[0]);
         stack.push_back(tensor.defined() ? IValue(std::move(tensor)) : IValue());

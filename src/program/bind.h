@@ -48,7 +48,8 @@ struct Call {
 };
 
 /// Checks arity, names and types, fills defaults. A name without overload means the first listed
-/// overload that fits. Errors: kUnsupported (not listed), kInvalidArgument (names argument and type).
+/// overload that fits. Errors: kUnsupported (not listed), kInvalidArgument (names argument and
+/// type).
 Result<Call> bind(const wire::Node& node);
 
 /// Flattens what an operation returned (tensors and lists of tensors).

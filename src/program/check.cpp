@@ -58,8 +58,7 @@ Status check_group(const Graph& graph, const wire::Group& group) {
     }
   }
   if (group.max_new_tokens < 0) {
-    return error(Code::kInvalidArgument, "0 or more", "max_new_tokens is {}",
-                 group.max_new_tokens);
+    return error(Code::kInvalidArgument, "0 or more", "max_new_tokens is {}", group.max_new_tokens);
   }
   // Everything is checked against the longest that the group may become, without overflow.
   const int64_t context = graph.options.context_length;
@@ -126,7 +125,8 @@ Status check_node(Graph& graph, const Node& node, int index) {
       return ok_status();
     }
     case NodeKind::kRead:
-    case NodeKind::kWrite: return check_site(graph, node, index);
+    case NodeKind::kWrite:
+      return check_site(graph, node, index);
     case NodeKind::kSave:
       if (node.name.empty()) return error(Code::kInvalidArgument, "", "a save without a name");
       return wants_values(node, 1);
@@ -135,8 +135,10 @@ Status check_node(Graph& graph, const Node& node, int index) {
         return error(Code::kNotFound, "unembed or ln_final", "no part '{}' of a model", node.name);
       }
       return wants_values(node, 1);
-    case NodeKind::kWeight: return wants_values(node, 0);
-    case NodeKind::kCall: return wants_values(node, node.args.size());
+    case NodeKind::kWeight:
+      return wants_values(node, 0);
+    case NodeKind::kCall:
+      return wants_values(node, node.args.size());
   }
   return error(Code::kInvalidArgument, "", "node {} is of an unknown kind", index);
 }
@@ -192,7 +194,8 @@ Status check_form(Graph& graph) {
   graph.calls.resize(program.nodes.size());
   graph.keys.resize(program.nodes.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
-    PELLUCID_TRY(check_node(graph, program.nodes[i], static_cast<int>(i)).at(program.nodes[i].where));
+    PELLUCID_TRY(
+        check_node(graph, program.nodes[i], static_cast<int>(i)).at(program.nodes[i].where));
   }
   return check_names(graph);
 }

@@ -98,8 +98,8 @@ class Expander {
       const Node& node = nodes_[i];
       if (node.kind != NodeKind::kRead && node.kind != NodeKind::kWrite) {
         const std::vector<int> used = refs(node);
-        const bool inside = std::any_of(used.begin(), used.end(),
-                                        [&](int ref) { return nodes_[ref].per_step; });
+        const bool inside =
+            std::any_of(used.begin(), used.end(), [&](int ref) { return nodes_[ref].per_step; });
         if (!inside) {
           const int gate = gate_of(first, end, node);
           if (gate < 0) {
@@ -184,7 +184,8 @@ class Expander {
     if (made.per_step && !same_loop(made, user)) {
       return error(Code::kInvalidArgument,
                    "save it in the loop (saves stack along steps), or unroll the loop",
-                   "a value of a loop over steps{} is used outside of the loop", at_line(made.where));
+                   "a value of a loop over steps{} is used outside of the loop",
+                   at_line(made.where));
     }
     const auto& tasks = graph_.task_of[operand.node];
     const auto found = tasks.find(made.per_step ? step : 0);
@@ -247,16 +248,20 @@ class Expander {
 
   Status outputs(Task& task, const Node& node, int id) {
     switch (node.kind) {
-      case NodeKind::kOp: return operation(task, id);
+      case NodeKind::kOp:
+        return operation(task, id);
       case NodeKind::kRead: {
         const int current = graph_.sites[task.site].current;
         const int read = add_value(at(current).meta, false, id);
         graph_.values[read].identity = at(current).identity;
         return ok_status();
       }
-      case NodeKind::kWrite: return write(task, node, id);
-      case NodeKind::kSave: return ok_status();
-      case NodeKind::kPart: return part(task, node, id);
+      case NodeKind::kWrite:
+        return write(task, node, id);
+      case NodeKind::kSave:
+        return ok_status();
+      case NodeKind::kPart:
+        return part(task, node, id);
       case NodeKind::kWeight: {
         if (!graph_.options.weight) {
           return error(Code::kUnsupported, "", "no weights here: '{}'", node.name);
@@ -265,7 +270,8 @@ class Expander {
         add_value(meta_like(weight), false, id);
         return ok_status();
       }
-      case NodeKind::kCall: return call(node, task.step, id);
+      case NodeKind::kCall:
+        return call(node, task.step, id);
     }
     return ok_status();
   }
@@ -384,19 +390,23 @@ class Expander {
         PELLUCID_ASSIGN(const int like, value(operand_of(arg), node, step));
         shape = at(like).meta.sizes().vec();
         dtype = at(like).meta.scalar_type();
-      } else if (const auto* list = std::get_if<wire::Arg::List>(&arg.value); key == "shape" && list) {
+      } else if (const auto* list = std::get_if<wire::Arg::List>(&arg.value);
+                 key == "shape" && list) {
         shape.emplace();
         for (const wire::Arg& one : *list) {
           const auto* size = std::get_if<int64_t>(&one.value);
           if (size == nullptr || *size < 0) {
-            return error(Code::kInvalidArgument, "sizes from 0", "the shape of a callback's result");
+            return error(Code::kInvalidArgument, "sizes from 0",
+                         "the shape of a callback's result");
           }
           shape->push_back(*size);
         }
-      } else if (const auto* named = std::get_if<wire::DtypeArg>(&arg.value); key == "dtype" && named) {
+      } else if (const auto* named = std::get_if<wire::DtypeArg>(&arg.value);
+                 key == "dtype" && named) {
         PELLUCID_ASSIGN(dtype, dtype_by_name(named->name));
       } else {
-        return error(Code::kInvalidArgument, "like, shape or dtype", "a callback has no argument '{}'", key);
+        return error(Code::kInvalidArgument, "like, shape or dtype",
+                     "a callback has no argument '{}'", key);
       }
     }
     if (shape) add_value(meta(*shape, dtype), false, id);

@@ -44,8 +44,8 @@ struct Task {
   int32_t group = -1;
   int32_t step = 0;
   bool per_step = false;
-  int32_t site = -1;  // index into Graph::sites: kArrive, kRead, kWrite
-  int32_t gate = -1;  // a kArrive that says that the step happens
+  int32_t site = -1;                 // index into Graph::sites: kArrive, kRead, kWrite
+  int32_t gate = -1;                 // a kArrive that says that the step happens
   std::shared_ptr<const Call> call;  // kOp
   std::vector<int32_t> operands;     // values; for kOp as in Call::operands
   int32_t first_value = -1;

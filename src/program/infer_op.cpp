@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "program/shape_functions.h"
 #include "program/shapes.h"
 
 namespace pellucid::program {
@@ -10,7 +11,8 @@ namespace {
 
 struct Cost {
   double floating_point_operations = 0;
-  int64_t largest_bytes = 0;
+  int64_t largest_bytes = 0;  // of one tensor that was made inside
+  double scratch_bytes = 0;   // what shape functions say
 };
 thread_local Cost* current_cost = nullptr;
 
@@ -96,6 +98,12 @@ void count_outputs(Inferred& inferred, std::span<const at::Tensor> operands) {
 
 }  // namespace
 
+void add_cost(double floating_point_operations, double scratch_bytes) {
+  if (current_cost == nullptr) return;
+  current_cost->floating_point_operations += floating_point_operations;
+  current_cost->scratch_bytes += scratch_bytes;
+}
+
 CostScope::CostScope() {
   handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&on_start, &on_end)
                                            .needsInputs(true)
@@ -149,7 +157,9 @@ Result<Inferred> infer(const Call& call, std::span<const at::Tensor> operands) {
   inferred.bounded = is_bounded_only(call, operands);
   count_outputs(inferred, operands);
   inferred.floating_point_operations += cost.floating_point_operations;
-  inferred.scratch_bytes = std::max<int64_t>(0, cost.largest_bytes - inferred.output_bytes);
+  const double scratch =
+      std::max(cost.scratch_bytes, double(cost.largest_bytes - inferred.output_bytes));
+  inferred.scratch_bytes = static_cast<int64_t>(std::clamp(scratch, 0.0, 1e18));
   return inferred;
 }
 

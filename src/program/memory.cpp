@@ -6,9 +6,7 @@
 namespace pellucid::program {
 namespace {
 
-const void* storage_of(const at::Tensor& tensor) {
-  return tensor.storage().unsafeGetStorageImpl();
-}
+const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Narrowed reads: when a program looks at some positions of the logits only, the head runs for these
-// alone. The consumers' indices are rewritten to ranks among the positions that are there.
+// Narrowed reads: when a program looks at some positions of the logits only, the head runs for
+// these alone. The consumers' indices are rewritten to ranks among the positions that are there.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
@@ -31,7 +31,9 @@ Range slice_range(const Call& call, int64_t size) {
   const auto number = [&](size_t slot, int64_t otherwise) {
     return call.slots[slot].fixed.isInt() ? call.slots[slot].fixed.toInt() : otherwise;
   };
-  const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  const auto clamp = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
   return {clamp(number(2, 0)), clamp(number(3, size)), number(4, 1)};
 }
 
@@ -112,7 +114,8 @@ class Narrower {
           continue;
         }
         Pick pick{t, {}};
-        for (int64_t at = range.start; at < range.end; at += range.step) pick.positions.push_back(at);
+        for (int64_t at = range.start; at < range.end; at += range.step)
+          pick.positions.push_back(at);
         picks_.push_back(std::move(pick));
       }
     }
@@ -129,7 +132,8 @@ class Narrower {
       if (static_cast<int64_t>(d) != dim || indices[d].operand < 0) return false;
       const Value& index = value_at(task.operands[indices[d].operand]);
       if (index.task >= 0 || index.meta.scalar_type() != at::kLong) return false;
-      const at::Tensor ids = graph_.options.constants[task.operands[indices[d].operand]].contiguous();
+      const at::Tensor ids =
+          graph_.options.constants[task.operands[indices[d].operand]].contiguous();
       if (!ids.device().is_cpu()) return false;
       for (int64_t i = 0; i < ids.numel(); ++i) {
         const int64_t at = ids.const_data_ptr<int64_t>()[i];

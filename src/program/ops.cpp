@@ -14,10 +14,14 @@ namespace pellucid::program {
 namespace {
 
 // Return (a view of) their first operand now and then, though their schema does not say so.
-constexpr std::string_view kMayReturnInput[] = {
-    "dropout",      "type_as",    "einsum",     "sum_to_size", "atleast_1d",     "atleast_2d",
-    "atleast_3d",   "positive",   "meshgrid",   "broadcast_tensors", "cartesian_prod",
-    "meshgrid.indexing", "linalg_multi_dot", "pad", "matrix_power", "linalg_matrix_power"};
+constexpr std::string_view kMayReturnInput[] = {"dropout",          "type_as",
+                                                "einsum",           "sum_to_size",
+                                                "atleast_1d",       "atleast_2d",
+                                                "atleast_3d",       "positive",
+                                                "meshgrid",         "broadcast_tensors",
+                                                "cartesian_prod",   "meshgrid.indexing",
+                                                "linalg_multi_dot", "pad",
+                                                "matrix_power",     "linalg_matrix_power"};
 
 struct Reason {
   std::string_view prefix;
@@ -33,7 +37,8 @@ constexpr Reason kReasons[] = {
     {"new_empty", "its elements are whatever was in memory: use new_zeros"},
     {"rand", "random operations need the group's seed, which is not there yet: pass a constant"},
     {"normal", "random operations need the group's seed, which is not there yet: pass a constant"},
-    {"bernoulli", "random operations need the group's seed, which is not there yet: pass a constant"},
+    {"bernoulli",
+     "random operations need the group's seed, which is not there yet: pass a constant"},
     {"multinomial", "random operations need the group's seed, which is not there yet"},
     {"uniform", "random operations need the group's seed, which is not there yet: pass a constant"},
     {"rrelu", "random operations need the group's seed, which is not there yet"},
@@ -159,8 +164,9 @@ Result<const Operation*> find_operation(std::string_view name) {
       known.push_back(fmt::format("aten::{}", listed));
     }
   }
-  std::string hint = best != nullptr ? std::string(best->why)
-                                     : did_you_mean(full, known, "see docs/reference/operations.md");
+  std::string hint = best != nullptr
+                         ? std::string(best->why)
+                         : did_you_mean(full, known, "see docs/reference/operations.md");
   return error(Code::kUnsupported, std::move(hint),
                "operation {} is not on the list of operations that a program may use", full);
 }
@@ -171,7 +177,8 @@ std::vector<std::string> overloads(std::string_view name) {
   std::vector<std::string> all = registry().of_base(full);
   if (all.empty()) return {full};
   // An exact name first: "aten::relu" is itself.
-  std::stable_partition(all.begin(), all.end(), [&](const std::string& one) { return one == full; });
+  std::stable_partition(all.begin(), all.end(),
+                        [&](const std::string& one) { return one == full; });
   return all;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The operations that a program may use. Everything else is refused: what is listed touches no file,
-// no device, no process and no global random state, sees only its operands' elements, and has a size
-// that is known (or bounded) before it runs.
+// The operations that a program may use. Everything else is refused: what is listed touches no
+// file, no device, no process and no global random state, sees only its operands' elements, and has
+// a size that is known (or bounded) before it runs.
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

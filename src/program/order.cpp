@@ -1,4 +1,5 @@
-// What each task waits for. Lines order the uses of one piece of memory; sites order everything else.
+// What each task waits for. Lines order the uses of one piece of memory; sites order everything
+// else.
 #include <algorithm>
 
 #include "program/graph.h"
@@ -26,8 +27,8 @@ class Orderer {
 
  private:
   struct Memory {
-    int writer = -1;         // last task that changed it
-    std::vector<int> users;  // since then
+    int writer = -1;           // last task that changed it
+    std::vector<int> users;    // since then
     int written_to_site = -1;  // kWrite task that copied it into a site
   };
   struct Reached {
@@ -68,7 +69,8 @@ class Orderer {
     if (task.gate >= 0) wait(task, task.gate);
     for (const int operand : task.operands) use(task, operand);
     switch (task.kind) {
-      case TaskKind::kArrive: break;
+      case TaskKind::kArrive:
+        break;
       case TaskKind::kRead: {
         const SiteUsed& site = graph_.sites[task.site];
         wait(task, site.arrive);
@@ -77,8 +79,11 @@ class Orderer {
         if (site.order > reached.order) reached = {site.order, task_};
         break;
       }
-      case TaskKind::kWrite: PELLUCID_TRY(write(task)); break;
-      default: break;
+      case TaskKind::kWrite:
+        PELLUCID_TRY(write(task));
+        break;
+      default:
+        break;
     }
     for (const int value : task.written) PELLUCID_TRY(change(task, value));
     // What it returns may be used by lines after it like any other use of the memory.
@@ -159,9 +164,9 @@ class Orderer {
   }
 
   Graph& graph_;
-  std::vector<Memory> memory_;                          // by alias set
-  std::vector<int> current_;                            // by site: value, as of this line
-  std::map<std::pair<int, int>, Reached> reached_;      // by group and step
+  std::vector<Memory> memory_;                      // by alias set
+  std::vector<int> current_;                        // by site: value, as of this line
+  std::map<std::pair<int, int>, Reached> reached_;  // by group and step
   int task_ = 0;
 };
 

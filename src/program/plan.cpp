@@ -97,8 +97,6 @@ void PlanImpl::finish() {
   for (const SiteUsed& site : graph_.sites) ++num_uses_[site.current];
 }
 
-int PlanImpl::read_of(const Task& task) const {
-  return graph_.values[task.first_value].identity;
-}
+int PlanImpl::read_of(const Task& task) const { return graph_.values[task.first_value].identity; }
 
 }  // namespace pellucid::program

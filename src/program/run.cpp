@@ -169,22 +169,37 @@ class RunImpl final : public Run {
       check_time();
       memory_.reserve(task.output_bytes + task.scratch_bytes);
       switch (task.kind) {
-        case TaskKind::kArrive: break;
-        case TaskKind::kOp: operation(task); break;
-        case TaskKind::kRead: set(task.first_value, values_[plan_->read_of(task)]); break;
-        case TaskKind::kWrite: write(task); break;
-        case TaskKind::kSave: save(t, task); break;
-        case TaskKind::kPart: part(task); break;
-        case TaskKind::kWeight: weight(task); break;
-        case TaskKind::kCall: call(task); break;
+        case TaskKind::kArrive:
+          break;
+        case TaskKind::kOp:
+          operation(task);
+          break;
+        case TaskKind::kRead:
+          set(task.first_value, values_[plan_->read_of(task)]);
+          break;
+        case TaskKind::kWrite:
+          write(task);
+          break;
+        case TaskKind::kSave:
+          save(t, task);
+          break;
+        case TaskKind::kPart:
+          part(task);
+          break;
+        case TaskKind::kWeight:
+          weight(task);
+          break;
+        case TaskKind::kCall:
+          call(task);
+          break;
       }
     } catch (const RunError& e) {
       Status status = e.status();
       throw RunError(std::move(status).at(graph_.where(task)));
     } catch (const c10::Error& e) {
-      throw RunError(error(Code::kInvalidArgument, "", "{}: {}", graph_.node_of(task).name,
-                           sentence_of(e))
-                         .at(graph_.where(task)));
+      throw RunError(
+          error(Code::kInvalidArgument, "", "{}: {}", graph_.node_of(task).name, sentence_of(e))
+              .at(graph_.where(task)));
     }
   }
 
@@ -207,8 +222,9 @@ class RunImpl final : public Run {
     std::vector<c10::IValue> stack = task.call->stack(in, environment_.device);
     task.call->operation->handle->callBoxed(&stack);
     std::vector<at::Tensor> out = tensors_of(std::move(stack));
-    PELLUCID_CHECK(static_cast<int>(out.size()) == task.num_values, "{} returned {} tensors, not {}",
-                   task.call->operation->name, out.size(), task.num_values);
+    PELLUCID_CHECK(static_cast<int>(out.size()) == task.num_values,
+                   "{} returned {} tensors, not {}", task.call->operation->name, out.size(),
+                   task.num_values);
     for (int i = 0; i < task.num_values; ++i) {
       const Value& value = graph_.values[task.first_value + i];
       PELLUCID_CHECK(value.bounded || (out[i].sizes() == value.meta.sizes() &&
@@ -220,7 +236,8 @@ class RunImpl final : public Run {
   }
 
   /// The plan counts on what shares memory and what does not.
-  at::Tensor own(const Task& task, int output, at::Tensor tensor, const std::vector<at::Tensor>& in) {
+  at::Tensor own(const Task& task, int output, at::Tensor tensor,
+                 const std::vector<at::Tensor>& in) {
     const int set = graph_.values[task.first_value + output].alias_set;
     for (size_t i = 0; i < in.size(); ++i) {
       if (graph_.values[task.operands[i]].alias_set == set) continue;
@@ -242,7 +259,8 @@ class RunImpl final : public Run {
 
   void save(int t, const Task& task) {
     at::Tensor value = values_[task.operands[0]];
-    const bool compact = value.is_contiguous() && storage_bytes(value) == static_cast<int64_t>(value.nbytes());
+    const bool compact =
+        value.is_contiguous() && storage_bytes(value) == static_cast<int64_t>(value.nbytes());
     const bool taken = saved_storages_.contains(value.storage().unsafeGetStorageImpl());
     if (task.copy || !compact || taken) value = value.clone(at::MemoryFormat::Contiguous);
     saved_storages_.insert(value.storage().unsafeGetStorageImpl());
@@ -286,11 +304,11 @@ class RunImpl final : public Run {
   LiveMemory memory_;
   Clock::time_point started_ = Clock::now();
 
-  std::vector<State> state_;    // by task
-  std::vector<bool> missing_;   // by task: its step did not happen
-  std::vector<int> pending_;    // by task: others that it waits for
+  std::vector<State> state_;   // by task
+  std::vector<bool> missing_;  // by task: its step did not happen
+  std::vector<int> pending_;   // by task: others that it waits for
   std::vector<at::Tensor> values_;
-  std::vector<int> uses_;       // by value: tasks that still want it
+  std::vector<int> uses_;  // by value: tasks that still want it
   std::priority_queue<int, std::vector<int>, std::greater<>> queue_;
   std::vector<int> last_step_;  // by group
   std::vector<int> lost_edits_;
@@ -335,8 +353,7 @@ Result<std::vector<Saved>> RunImpl::finish() {
 
 }  // namespace
 
-RunError::RunError(Status status)
-    : c10::Error(status.message()), status_(std::move(status)) {}
+RunError::RunError(Status status) : c10::Error(status.message()), status_(std::move(status)) {}
 
 std::unique_ptr<Run> Run::make(std::shared_ptr<const Plan> plan, Environment environment) {
   auto impl = std::dynamic_pointer_cast<const PlanImpl>(plan);

@@ -51,7 +51,8 @@ Result<Program> parse_program(std::string_view bytes) {
                  kMessageBytesMax);
   }
   if (const int32_t version = version_of(bytes); version > kProgramVersion) {
-    return error(Code::kUnsupported, "update this installation, or record the program with an older one",
+    return error(Code::kUnsupported,
+                 "update this installation, or record the program with an older one",
                  "the program has version {}, this build reads up to {}", version, kProgramVersion);
   }
   const google::protobuf::LogSilencer quiet;  // what is wrong goes into the Status

@@ -48,8 +48,8 @@ Result<std::string> to_json(const Program& program) {
 
 Result<Program> program_from_json(std::string_view json) {
   if (json.size() > kMessageBytesMax) {
-    return error(Code::kOverBudget, "split the program", "{} bytes of JSON, at most {} are accepted",
-                 json.size(), kMessageBytesMax);
+    return error(Code::kOverBudget, "split the program",
+                 "{} bytes of JSON, at most {} are accepted", json.size(), kMessageBytesMax);
   }
   // A list in an argument is three levels of JSON.
   if (is_too_deep(json, 4 * kDepthMax + 16)) {

@@ -287,10 +287,17 @@ class Reader {
   Status read_arg(const proto::Arg& in, Arg& out, int depth) {
     PELLUCID_TRY(newer("Arg", in.version()));
     switch (in.value_case()) {
-      case proto::Arg::kNone: break;
-      case proto::Arg::kBoolean: out.value = in.boolean(); break;
-      case proto::Arg::kInteger: out.value = int64_t{in.integer()}; break;
-      case proto::Arg::kNumber: out.value = in.number(); break;
+      case proto::Arg::kNone:
+        break;
+      case proto::Arg::kBoolean:
+        out.value = in.boolean();
+        break;
+      case proto::Arg::kInteger:
+        out.value = int64_t{in.integer()};
+        break;
+      case proto::Arg::kNumber:
+        out.value = in.number();
+        break;
       case proto::Arg::kText: {
         std::string value;
         PELLUCID_TRY(text("bytes of a string", in.text(), value, kStopMax));
@@ -322,7 +329,8 @@ class Reader {
       }
       case proto::Arg::kList: {
         PELLUCID_TRY(newer("List", in.list().version()));
-        if (depth >= kDepthMax) return corrupt("node {}: lists nested deeper than {}", index_, kDepthMax);
+        if (depth >= kDepthMax)
+          return corrupt("node {}: lists nested deeper than {}", index_, kDepthMax);
         PELLUCID_TRY(count("items of a list", in.list().items_size(), kArgsMax));
         Arg::List list(in.list().items_size());
         for (int i = 0; i < in.list().items_size(); ++i) {
@@ -331,7 +339,8 @@ class Reader {
         out.value = std::move(list);
         break;
       }
-      case proto::Arg::VALUE_NOT_SET: return corrupt("node {}: an argument without a value", index_);
+      case proto::Arg::VALUE_NOT_SET:
+        return corrupt("node {}: an argument without a value", index_);
     }
     return ok_status();
   }

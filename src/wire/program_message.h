@@ -15,9 +15,9 @@ Result<Program> from_message(const proto::Program& message);
 inline constexpr size_t kMessageBytesMax = size_t{256} << 20;
 inline constexpr int kDepthMax = 8;  // of nested lists; torch needs 2
 inline constexpr int kNodesMax = 4'000'000;
-inline constexpr int kNameMax = 1024;        // bytes of names, sites, hashes, dtypes, lines
-inline constexpr int kStopMax = 64 << 10;    // bytes of a stop string
-inline constexpr int kArgsMax = 1'000'000;   // of one node or list
+inline constexpr int kNameMax = 1024;       // bytes of names, sites, hashes, dtypes, lines
+inline constexpr int kStopMax = 64 << 10;   // bytes of a stop string
+inline constexpr int kArgsMax = 1'000'000;  // of one node or list
 inline constexpr int kDimsMax = 64;
 
 }  // namespace pellucid::wire

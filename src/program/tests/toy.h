@@ -33,9 +33,9 @@ inline const hook::Catalog& catalog() {
   static const hook::Catalog made = [] {
     hook::Catalog catalog;
     catalog.sizes = {kLayers, kModel, kHeads, kHeads, 2, 8, kVocab};
-    for (const Site site : {Site::kTokens, Site::kEmbed, Site::kResidPre, Site::kAttnScores,
-                            Site::kAttnPattern, Site::kAttnZ, Site::kMlpOut, Site::kResidPost,
-                            Site::kLnFinalOut, Site::kLogits}) {
+    for (const Site site :
+         {Site::kTokens, Site::kEmbed, Site::kResidPre, Site::kAttnScores, Site::kAttnPattern,
+          Site::kAttnZ, Site::kMlpOut, Site::kResidPost, Site::kLnFinalOut, Site::kLogits}) {
       catalog.present.set(static_cast<size_t>(site));
     }
     catalog.family = "toy";
@@ -85,11 +85,14 @@ struct Script {
     return static_cast<int>(program.nodes.size()) - 1;
   }
   int read(std::string site) { return add(NodeKind::kRead, std::move(site)); }
-  int write(std::string site, int value) { return add(NodeKind::kWrite, std::move(site), {v(value)}); }
+  int write(std::string site, int value) {
+    return add(NodeKind::kWrite, std::move(site), {v(value)});
+  }
   int save(std::string name, int value, int output = 0) {
     return add(NodeKind::kSave, std::move(name), {v(value, output)});
   }
-  int op(std::string name, std::vector<Arg> args, std::vector<std::pair<std::string, Arg>> kwargs = {}) {
+  int op(std::string name, std::vector<Arg> args,
+         std::vector<std::pair<std::string, Arg>> kwargs = {}) {
     return add(NodeKind::kOp, "aten::" + name, std::move(args), std::move(kwargs));
   }
   int constant(at::Tensor tensor) {
@@ -105,7 +108,9 @@ struct Script {
     out.catalog = &catalog();
     out.constants = constants;
     out.context_length = 64;
-    out.weight = [](const std::string&) -> Result<at::Tensor> { return at::ones({kVocab, kModel}); };
+    out.weight = [](const std::string&) -> Result<at::Tensor> {
+      return at::ones({kVocab, kModel});
+    };
     return out;
   }
   Result<std::shared_ptr<const program::Plan>> plan() const {
@@ -183,8 +188,8 @@ struct Machine {
       if (step == 0) {
         std::vector<int64_t> flat;
         for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
-        tokens = at::tensor(flat, at::kLong)
-                     .reshape({int64_t(rows.size()), int64_t(rows[0].size())});
+        tokens =
+            at::tensor(flat, at::kLong).reshape({int64_t(rows.size()), int64_t(rows[0].size())});
       } else {
         tokens = at::full({int64_t(rows.size()), 1}, step, at::kLong);
       }
@@ -193,7 +198,8 @@ struct Machine {
     at_site(wave, step, {Site::kTokens, -1}, x);
     std::map<int, int64_t> past;
     for (auto& [group, tokens] : x) {
-      past[group] = step == 0 ? 0 : int64_t(plan->program().groups[group].tokens[0].size()) + step - 1;
+      past[group] =
+          step == 0 ? 0 : int64_t(plan->program().groups[group].tokens[0].size()) + step - 1;
       tokens = embed(tokens, past[group]);
     }
     at_site(wave, step, {Site::kEmbed, -1}, x);
@@ -201,7 +207,8 @@ struct Machine {
       at_site(wave, step, {Site::kResidPre, layer}, x);
       Values pattern, out;
       for (auto& [group, value] : x) {
-        pattern[group] = at::ones({value.size(0), kHeads, value.size(1), past[group] + value.size(1)});
+        pattern[group] =
+            at::ones({value.size(0), kHeads, value.size(1), past[group] + value.size(1)});
       }
       at_site(wave, step, {Site::kAttnScores, layer}, pattern);
       at_site(wave, step, {Site::kAttnPattern, layer}, pattern);
@@ -231,7 +238,9 @@ struct Machine {
         std::vector<int> active;
         for (size_t g = 0; g < groups.size(); ++g) {
           const int group = static_cast<int>(g);
-          const int last = ends.contains(group) ? ends[group] : std::max<int>(0, int(groups[g].max_new_tokens) - 1);
+          const int last = ends.contains(group)
+                               ? ends[group]
+                               : std::max<int>(0, int(groups[g].max_new_tokens) - 1);
           if (plan->wave_of(group) != wave || step > last) continue;
           active.push_back(group);
         }

@@ -37,7 +37,8 @@ Program example() {
   op.args = {value(0),
              {Arg::List{{}, {ConstantRef{0}}, {Arg::List{{int64_t{-7}}, {2.5}, {false}}}}},
              {-0.125}};
-  op.kwargs = {{"accumulate", {true}}, {"dtype", {DtypeArg{"float32"}}}, {"mode", {std::string("sum")}}};
+  op.kwargs = {
+      {"accumulate", {true}}, {"dtype", {DtypeArg{"float32"}}}, {"mode", {std::string("sum")}}};
   op.grad_enabled = false;
   Node write;
   write.kind = NodeKind::kWrite;
@@ -108,7 +109,8 @@ class Maker {
  private:
   int below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
   std::string text() {
-    constexpr std::string_view kPieces[] = {"", "a", "é", "\"", "\\", "\n", "🦋", "blocks.1", " "};
+    constexpr std::string_view kPieces[] = {"",   "a",    "é",        "\"", "\\",
+                                            "\n", "🦋", "blocks.1", " "};
     std::string out;
     for (int i = below(4); i > 0; --i) out += kPieces[below(9)];
     return out;
@@ -120,24 +122,33 @@ class Maker {
       for (int t = below(4); t > 0; --t) row.push_back(static_cast<int64_t>(random_()));
     }
     out.max_new_tokens = below(100);
-    out.sampling = {0.1 * below(20), below(50), 0.05 * below(20), 0.01 * below(9), 1 + 0.1 * below(3), random_()};
+    out.sampling = {0.1 * below(20), below(50),          0.05 * below(20),
+                    0.01 * below(9), 1 + 0.1 * below(3), random_()};
     for (int s = below(3); s > 0; --s) out.stop.push_back(text());
     out.stop_at_eos = below(2) == 0;
     return out;
   }
   Arg arg(int depth) {
     switch (below(depth < 3 ? 9 : 8)) {
-      case 0: return {};
-      case 1: return {below(2) == 0};
-      case 2: return {static_cast<int64_t>(random_())};
+      case 0:
+        return {};
+      case 1:
+        return {below(2) == 0};
+      case 2:
+        return {static_cast<int64_t>(random_())};
       case 3: {
-        constexpr double kNumbers[] = {0., -0.5, 1e300, 5e-324, 0.1, std::numeric_limits<double>::infinity()};
+        constexpr double kNumbers[] = {0.,     -0.5, 1e300,
+                                       5e-324, 0.1,  std::numeric_limits<double>::infinity()};
         return {kNumbers[below(6)]};
       }
-      case 4: return {text()};
-      case 5: return index_ > 0 ? value(below(index_), below(3)) : Arg{};
-      case 6: return constants_ > 0 ? Arg{ConstantRef{below(constants_)}} : Arg{};
-      case 7: return {DtypeArg{"int64"}};
+      case 4:
+        return {text()};
+      case 5:
+        return index_ > 0 ? value(below(index_), below(3)) : Arg{};
+      case 6:
+        return constants_ > 0 ? Arg{ConstantRef{below(constants_)}} : Arg{};
+      case 7:
+        return {DtypeArg{"int64"}};
       default: {
         Arg::List list;
         for (int i = below(4); i > 0; --i) list.push_back(arg(depth + 1));
@@ -188,7 +199,8 @@ TEST_CASE("wire: programs survive both forms, 300 random ones") {
 TEST_CASE("wire: a newer version is refused with both numbers, in both forms") {
   Program program = example();
   program.version = kProgramVersion + 6;
-  for (const auto& out : {parse_program(*serialise(program)), program_from_json(*to_json(program))}) {
+  for (const auto& out :
+       {parse_program(*serialise(program)), program_from_json(*to_json(program))}) {
     REQUIRE_FALSE(out.ok());
     CHECK(out.status().code == Code::kUnsupported);
     CHECK(out.status().what == "the program has version 7, this build reads up to 1");
@@ -211,8 +223,8 @@ TEST_CASE("wire: a callback is never written; the message names it and its line"
 }
 
 TEST_CASE("wire: a node may use earlier nodes and constants that exist only") {
-  for (const Arg& bad : {value(5), value(6), value(-1), value(0, -1), Arg{ConstantRef{2}}, Arg{ConstantRef{-1}},
-                         Arg{Arg::List{{Arg::List{value(5)}}}}}) {
+  for (const Arg& bad : {value(5), value(6), value(-1), value(0, -1), Arg{ConstantRef{2}},
+                         Arg{ConstantRef{-1}}, Arg{Arg::List{{Arg::List{value(5)}}}}}) {
     Program program = example();
     program.nodes[5].args = {bad};
     const auto out = parse_program(*serialise(program));
@@ -265,7 +277,8 @@ TEST_CASE("wire: lists that are nested too deep are refused, not followed") {
 TEST_CASE("wire: every truncation and every changed byte of a program is read or refused") {
   const std::string bytes = *serialise(example());
   for (size_t size = 0; size < bytes.size(); ++size) {
-    if (const auto out = parse_program(bytes.substr(0, size)); out.ok()) CHECK(serialise(*out).ok());
+    if (const auto out = parse_program(bytes.substr(0, size)); out.ok())
+      CHECK(serialise(*out).ok());
   }
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (const int flip : {1, 0x80, 0xff}) {
@@ -278,7 +291,8 @@ TEST_CASE("wire: every truncation and every changed byte of a program is read or
   CHECK_FALSE(parse_program("not a program").ok());
 }
 
-TEST_CASE("wire: strings that are not UTF-8 are refused when written, since they could not be read") {
+TEST_CASE(
+    "wire: strings that are not UTF-8 are refused when written, since they could not be read") {
   for (const std::string bad : {"\xff", "a\xc3", "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80"}) {
     Program program = example();
     program.nodes[0].name = bad;
