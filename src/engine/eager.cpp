@@ -288,8 +288,9 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
 
 class EagerTraceImpl final : public EagerTrace {
  public:
-  EagerTraceImpl(const Context& context, std::shared_ptr<Session> session)
-      : context_(context), session_(std::move(session)) {}
+  EagerTraceImpl(std::shared_ptr<Engine> engine, const Context& context,
+                 std::shared_ptr<Session> session)
+      : engine_(std::move(engine)), context_(context), session_(std::move(session)) {}
   ~EagerTraceImpl() override { session_->abandon(); }
 
   Result<at::Tensor> read(int step, SiteKey key) override {
@@ -315,13 +316,15 @@ class EagerTraceImpl final : public EagerTrace {
     return Moment{step, key, key.order(num_layers)};
   }
 
+  std::shared_ptr<Engine> engine_;  // owns the context; goes last
   const Context& context_;
   std::shared_ptr<Session> session_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<EagerTrace>> open_eager(const Context& context, Worker& worker, Job hooks) {
+Result<std::unique_ptr<EagerTrace>> open_eager(std::shared_ptr<Engine> engine,
+                                               const Context& context, Worker& worker, Job hooks) {
   if (hooks.program.groups.size() != 1 || !hooks.program.nodes.empty()) {
     return error(Code::kInvalidArgument, "open one eager trace for each prompt",
                  "an eager trace runs one group and no recorded nodes; got {} groups, {} nodes",
@@ -330,7 +333,7 @@ Result<std::unique_ptr<EagerTrace>> open_eager(const Context& context, Worker& w
   PELLUCID_TRY(check_group(context, hooks.program.groups[0]));
   auto session = std::make_shared<Session>(context, std::move(hooks));
   worker.post([session] { session->run(); });
-  return std::unique_ptr<EagerTrace>(new EagerTraceImpl(context, session));
+  return std::unique_ptr<EagerTrace>(new EagerTraceImpl(std::move(engine), context, session));
 }
 
 }  // namespace pellucid::engine

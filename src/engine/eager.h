@@ -9,8 +9,10 @@
 
 namespace pellucid::engine {
 
-/// Queues the trace on `worker` and returns at once; the first `read` waits for its turn.
-Result<std::unique_ptr<EagerTrace>> open_eager(const Context& context, Worker& worker, Job hooks);
+/// Queues the trace on `worker` and returns at once; the first `read` waits for its turn. The trace
+/// keeps `engine`, which owns context and worker, alive.
+Result<std::unique_ptr<EagerTrace>> open_eager(std::shared_ptr<Engine> engine,
+                                               const Context& context, Worker& worker, Job hooks);
 
 /// "unembed" or "ln_final" of any [..., d_model], on the calling thread: only while the engine's
 /// own thread is idle, waiting or the caller.

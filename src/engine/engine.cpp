@@ -35,7 +35,7 @@ class EngineImpl final : public Engine, public std::enable_shared_from_this<Engi
 
   Result<std::unique_ptr<EagerTrace>> eager(Job hooks) override {
     if (worker_.is_here()) return inside_callback();
-    return open_eager(context_, worker_, std::move(hooks));
+    return open_eager(shared_from_this(), context_, worker_, std::move(hooks));
   }
 
   Result<at::Tensor> part(const std::string& name, const at::Tensor& x) override {

@@ -19,9 +19,7 @@ size_t possible_stop(const std::string& text, const std::vector<std::string>& st
 }  // namespace
 
 RowText::RowText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stop)
-    : vocab_size_(tokenizer->vocab_size()),
-      decoder_(std::move(tokenizer)),
-      stop_(std::move(stop)) {
+    : vocab_size_(tokenizer->vocab_size()), decoder_(std::move(tokenizer)), stop_(std::move(stop)) {
   std::erase(stop_, "");
 }
 

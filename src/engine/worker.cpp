@@ -5,14 +5,14 @@
 
 namespace pellucid::engine {
 
-Worker::Worker() : thread_([this] { loop(); }) {}
+Worker::Worker() : thread_([state = state_] { loop(*state); }) {}
 
 Worker::~Worker() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
   }
-  wake_.notify_all();
+  state_->wake.notify_all();
   // The last reference may go on this very thread, at the end of a task.
   if (is_here()) {
     thread_.detach();
@@ -23,23 +23,23 @@ Worker::~Worker() {
 
 void Worker::post(std::function<void()> task) {
   {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    const std::lock_guard lock(state_->mutex);
+    state_->tasks.push_back(std::move(task));
   }
-  wake_.notify_all();
+  state_->wake.notify_all();
 }
 
-void Worker::loop() {
+void Worker::loop(State& state) {
   at::init_num_threads();
   const c10::AutoGradMode no_grad(false);  // never InferenceMode: its tensors refuse later autograd
   while (true) {
     std::function<void()> task;
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      std::unique_lock lock(state.mutex);
+      state.wake.wait(lock, [&] { return state.stopping || !state.tasks.empty(); });
+      if (state.tasks.empty()) return;
+      task = std::move(state.tasks.front());
+      state.tasks.pop_front();
     }
     task();
   }

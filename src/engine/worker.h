@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -32,12 +33,16 @@ class Worker {
   }
 
  private:
-  void loop();
+  /// Shared with the thread, which may outlive the Worker by the end of its last task.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::deque<std::function<void()>> tasks;
+    bool stopping = false;
+  };
+  static void loop(State& state);
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
-  bool stopping_ = false;
+  std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;  // last: starts when all else is there
 };
 

@@ -116,9 +116,10 @@ Status unknown(const Catalog& catalog, std::string_view name) {
       if (catalog.has(alias.site)) known.push_back(with_layer(alias.alias, layer));
     }
   }
-  return error(Code::kNotFound,
-               did_you_mean(name.substr(0, kNameMax), known, "`pellucid sites` lists them"),
-               "no site named {}", shown(name));
+  return error(
+      Code::kNotFound,
+      did_you_mean(name.substr(0, kNameMax), known, "`pellucid inspect MODEL --sites` lists them"),
+      "no site named {}", shown(name));
 }
 
 Status check_layer(const Catalog& catalog, std::string_view name, int layer) {
@@ -202,9 +203,10 @@ Result<std::vector<SiteKey>> match_sites(const Catalog& catalog, std::string_vie
     PELLUCID_ASSIGN(const Resolved resolved, resolve_site(catalog, glob));
     return std::vector<SiteKey>{resolved.key};
   }
-  return error(Code::kNotFound,
-               "globs match canonical names: blocks.*.attn.z; `pellucid sites` lists them",
-               "no site matches {}", shown(glob));
+  return error(
+      Code::kNotFound,
+      "globs match canonical names: blocks.*.attn.z; `pellucid inspect MODEL --sites` lists them",
+      "no site matches {}", shown(glob));
 }
 
 std::vector<int64_t> site_shape(const Catalog& catalog, SiteKey key, int64_t batch, int64_t seq,

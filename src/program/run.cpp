@@ -286,7 +286,10 @@ class RunImpl final : public Run {
   }
 
   void call(const Task& task) {
-    const std::vector<at::Tensor> in = operands(task);
+    // Copies: a function may change what it gets, and that is the model's weights, somebody's
+    // constant or the pass's own buffer.
+    std::vector<at::Tensor> in = operands(task);
+    for (at::Tensor& operand : in) operand = operand.clone();
     at::Tensor out = environment_.call(graph_.node_of(task).name, in);
     if (task.num_values == 0) return;
     const at::Tensor& meta = graph_.values[task.first_value].meta;

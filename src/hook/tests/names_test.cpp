@@ -101,7 +101,7 @@ TEST_CASE("names: a wrong name offers the nearest ones") {
       "blocks.3.resid_mid?)");
   CHECK(resolved(gated(), "model.layers.2.self_attn.o_prj.input")
             .find("did you mean model.layers.2.self_attn.o_proj.input") != std::string::npos);
-  CHECK(resolved(gated(), "") == "no site named  (`pellucid sites` lists them)");
+  CHECK(resolved(gated(), "") == "no site named  (`pellucid inspect MODEL --sites` lists them)");
   CHECK(resolved(gated(), std::string(100000, 'x')).size() < 400);
   CHECK(resolved(gated(), "a\x1b[31m").find('\x1b') == std::string::npos);
 }
