@@ -5,11 +5,11 @@
 namespace pellucid::program {
 namespace {
 
-// Kept off the list: what reads memory that is not its operands' (as_strided, set_, resize_, empty*),
-// names that begin with `_`, random operations (they need the group's seed), and what has a size that
-// only its numbers tell and nothing bounds (bincount, repeat_interleave with a tensor).
+// Kept off the list: what reads memory that is not its operands' (as_strided, set_, resize_,
+// empty*), names that begin with `_`, random operations (they need the group's seed), and what has
+// a size that only its numbers tell and nothing bounds (bincount, repeat_interleave with a tensor).
 // In-place names are listed where the functional form is.
-// clang-format off: by subject, not one a line
+// clang-format off
 constexpr std::string_view kAllowed[] = {
     // Arithmetic.
     "add.Scalar", "add.Tensor", "sub.Scalar", "sub.Tensor", "rsub.Scalar", "rsub.Tensor",
