@@ -123,8 +123,7 @@ void bind_model(nb::module_& module) {
   module.def("version", [] { return pellucid::version(); });
   module.def("models", &models);
   nb::class_<ModelHandle>(module, "Model")
-      .def_static("load", &load, "name"_a, "dtype"_a, "progress"_a.none(),
-                  "prefill_chunk"_a = 0)
+      .def_static("load", &load, "name"_a, "dtype"_a, "progress"_a.none(), "prefill_chunk"_a = 0)
       .def_prop_ro("info", &info)
       .def_prop_ro("tokenizer",
                    [](const ModelHandle& self) {

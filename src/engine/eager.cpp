@@ -45,13 +45,13 @@ class Session final : public hook::Listener, public std::enable_shared_from_this
 
   // --- caller's side ---
 
-  Result<at::Tensor> read(Moment target) {
+  Result<at::Tensor> read(const Moment& target) {
     std::unique_lock lock(mutex_);
     PELLUCID_TRY(go_to(lock, target));
     return value_;
   }
 
-  Status write(Moment target, at::Tensor value) {
+  Status write(const Moment& target, const at::Tensor& value) {
     std::unique_lock lock(mutex_);
     PELLUCID_TRY(go_to(lock, target));
     if (value.sizes() != value_.sizes()) {
@@ -299,7 +299,7 @@ class EagerTraceImpl final : public EagerTrace {
   }
   Status write(int step, SiteKey key, at::Tensor value) override {
     PELLUCID_ASSIGN(const Moment target, moment(step, key));
-    return session_->write(target, std::move(value));
+    return session_->write(target, value);
   }
   Result<at::Tensor> part(const std::string& name, const at::Tensor& x) override {
     return apply_part(*context_.model, name, x);

@@ -76,7 +76,8 @@ Result<at::Tensor> apply_part(const model::Model& model, const std::string& name
 std::shared_ptr<Engine> Engine::make(std::shared_ptr<const model::Model> model,
                                      std::shared_ptr<const text::Tokenizer> tokenizer,
                                      EngineOptions options) {
-  return std::make_shared<EngineImpl>(Context{std::move(model), std::move(tokenizer), options});
+  return std::make_shared<EngineImpl>(
+      Context{std::move(model), std::move(tokenizer), std::move(options)});
 }
 
 }  // namespace pellucid::engine

@@ -28,12 +28,12 @@ std::string RowText::push(int64_t token) {
   if (token >= vocab_size_) return "";
   Result<std::string> piece = decoder_.push(token);
   if (!piece.ok()) throw StatusError(std::move(piece).status());
-  return release(*std::move(piece), false);
+  return release(*piece, false);
 }
 
 std::string RowText::flush() { return release(decoder_.flush(), true); }
 
-std::string RowText::release(std::string piece, bool at_end) {
+std::string RowText::release(const std::string& piece, bool at_end) {
   if (stopped_) return "";
   held_ += piece;
   size_t end = std::string::npos;

@@ -24,7 +24,7 @@ class RowText {
   const std::string& text() const { return text_; }
 
  private:
-  std::string release(std::string piece, bool at_end);
+  std::string release(const std::string& piece, bool at_end);
 
   int64_t vocab_size_;
   text::StreamDecoder decoder_;

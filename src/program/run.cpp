@@ -359,7 +359,7 @@ Result<std::vector<Saved>> RunImpl::finish() {
 RunError::RunError(Status status) : c10::Error(status.message()), status_(std::move(status)) {}
 
 std::unique_ptr<Run> Run::make(std::shared_ptr<const Plan> plan, Environment environment) {
-  auto impl = std::dynamic_pointer_cast<const PlanImpl>(plan);
+  auto impl = std::dynamic_pointer_cast<const PlanImpl>(std::move(plan));
   PELLUCID_CHECK(impl != nullptr, "a plan that Plan::make did not make");
   return std::make_unique<RunImpl>(std::move(impl), std::move(environment));
 }
