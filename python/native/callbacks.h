@@ -22,7 +22,8 @@ inline std::function<void(const engine::TokenEvent&)> token_callback(
   return [=](const engine::TokenEvent& event) {
     const nanobind::gil_scoped_acquire gil;
     try {
-      function(nanobind::make_tuple(event.group, event.row, event.token, event.text.c_str(),
+      function(nanobind::make_tuple(event.group, event.row, event.token,
+                                    nanobind::str(event.text.data(), event.text.size()),
                                     event.ended.c_str()));
     } catch (const nanobind::python_error& raised) {
       failure->keep(raised);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,7 @@ def collect(
     if any(not row for row in rows):
         raise InvalidArgument("an empty prompt has no position to look at", "", user_line())
     _check_positions(rows, names, at)
+    _check_reach(lm, rows, at)
     values = _run(lm, rows, names, -1 if at == "last" else at, dtype)
     if isinstance(sites, str) and not any(c in sites for c in "*?["):
         return values[names[0]]
@@ -120,6 +122,22 @@ def _check_positions(rows: list[list[int]], names: list[str], at: Any) -> None:
             'choose positions that all have: at="last", at=-1, at=slice(-4, None)',
             user_line(),
         )
+
+
+def _check_reach(lm: LM, rows: list[list[int]], at: Any) -> None:
+    """Each position of `at` must be one of every prompt's."""
+    if at is None or isinstance(at, (str, slice)):
+        return
+    for position in [at] if isinstance(at, int) else at:
+        for index, row in enumerate(rows):
+            if not -len(row) <= position < len(row):
+                text = textwrap.shorten(lm.tokenizer.decode(row), 40, placeholder="...")
+                raise InvalidArgument(
+                    f"at={position}: prompt {index}, {text!r}, has {len(row)} "
+                    f"token{'s' * (len(row) != 1)}",
+                    "count from the end (at=-1), or leave the prompt out",
+                    user_line(),
+                )
 
 
 def _run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
 from contextvars import Token
 from types import TracebackType
@@ -11,9 +13,10 @@ import torch
 
 from pellucid import _native, _prompt
 from pellucid._context import current
-from pellucid._errors import Error, InvalidArgument, ShapeMismatch, Unsupported
+from pellucid._errors import Error, InvalidArgument, OutOfOrder, ShapeMismatch, Unsupported
 from pellucid._group import Group, StepIndex, negative_log_likelihood, site_shapes
 from pellucid._recorder import Scope, dtype_name
+from pellucid._surface import SavedNames, checked_call, require_tensors
 from pellucid._tree import map_tensors
 from pellucid._where import user_line
 
@@ -49,14 +52,20 @@ class EagerTrace:
         self._group: Group | None = self._own_group
         self._scope = Scope(0)
         self._native: _native.EagerTrace | None = None
-        self._values: dict[tuple[int, str], torch.Tensor] = {}
+        self._values: dict[tuple[int, str], torch.Tensor] = {}  # of the site where the pass stands
+        # Handed out before it: tensor, its version when the pass went on, name.
+        self._passed: list[tuple[weakref.ref[torch.Tensor], int, str]] = []
+        self._names = SavedNames()
+        self._saved: dict[str, torch.Tensor] = {}
         self._token: Token[Any] | None = None
         self._over = False
 
     def __enter__(self) -> EagerTrace:
         if self._token is not None or self._over:
             raise InvalidArgument("a trace is entered once", "call lm.trace again", user_line())
+        self.lm._check_free()
         self._native = self.lm._native.eager(self._program)
+        self.lm._eager[threading.get_ident()] = weakref.ref(self)
         self._token = current.set(self)
         return self
 
@@ -69,10 +78,15 @@ class EagerTrace:
         assert self._token is not None
         current.reset(self._token)
         self._over = True
+        self.lm._eager.pop(threading.get_ident(), None)
         native, self._native = self._native, None
         self._values.clear()
-        if kind is None and native is not None:
-            self._own_group._result = native.finish()
+        try:
+            if kind is None and native is not None:
+                self._check_passed()
+                self._own_group._result = native.finish()
+        finally:
+            native = None  # a traceback holds this frame, and must not hold the pass and the engine
 
     # -- sites ------------------------------------------------------------------------------------
 
@@ -82,14 +96,15 @@ class EagerTrace:
         return self._native
 
     def _read(self, site: str, flatten: bool) -> torch.Tensor:
-        step = self._scope.first
+        step, self._scope.used = self._scope.first, True
+        self._check_passed()
         try:
             value: torch.Tensor = self._open().read(step, site)
         except Error as failure:
             raise type(failure)(failure.what, failure.hint, user_line(), failure.code) from None
         known = self._values.get((step, site))
         if known is None or known.data_ptr() != value.data_ptr():
-            self._values.clear()  # the pass has gone on: older sites cannot be written any more
+            self._move_on()
             known = self._values[step, site] = value
         if flatten:
             flat = self._values.get((step, f"{site} flat"))
@@ -98,8 +113,31 @@ class EagerTrace:
             return flat
         return known
 
+    def _move_on(self) -> None:
+        """The pass has gone on: sites handed out before cannot be written any more."""
+        for (step, site), tensor in self._values.items():
+            name = site.removesuffix(" flat") + (f" at step {step}" if step else "")
+            self._passed.append((weakref.ref(tensor), tensor._version, name))
+        self._values.clear()
+
+    def _check_passed(self) -> None:
+        held, self._passed = self._passed, []
+        for reference, version, name in held:
+            tensor = reference()
+            if tensor is None:
+                continue  # and no view of it is left
+            if tensor._version != version:
+                raise OutOfOrder(
+                    f"{name} was written into after the pass had gone on from it, so the model did "
+                    "not see it",
+                    "write before reading a later site; value.clone() is a copy to change freely",
+                    user_line(),
+                )
+            self._passed.append((reference, version, name))
+
     def _write(self, site: str, value: Any, flatten: bool) -> None:
-        step = self._scope.first
+        step, self._scope.used = self._scope.first, True
+        self._check_passed()
         if any(value is known for (s, _), known in self._values.items() if s == step):
             held = self._values.get((step, f"{site} flat" if flatten else site))
             if value is held:
@@ -131,6 +169,7 @@ class EagerTrace:
             raise type(failure)(failure.what, failure.hint, user_line(), failure.code) from None
         self._values.pop((step, site), None)
         self._values.pop((step, f"{site} flat"), None)
+        self._move_on()  # what is left is of earlier sites
 
     def _real_part(self, name: str, x: torch.Tensor) -> torch.Tensor:
         part: torch.Tensor = self._open().part(name, x.detach())
@@ -146,13 +185,29 @@ class EagerTrace:
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Any:
-        """A copy of the value as it is at this line."""
-        return map_tensors(lambda x: x.detach().to(dtype or x.dtype, copy=True), value)
+        """A copy of the value as it is at this line; lists, dicts and struct results as in Trace.save."""
+        self._open()
+        require_tensors(value)
+        nested = not isinstance(value, torch.Tensor)
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept = tensor.detach().to(dtype or tensor.dtype, copy=True)
+            self._saved[self._names.take(name, nested)] = kept
+            return kept
+
+        return map_tensors(keep, value)
+
+    @property
+    def saved(self) -> dict[str, torch.Tensor]:
+        """Saved values by name."""
+        return dict(self._saved)
 
     def call(
         self, function: Callable[..., torch.Tensor], *values: torch.Tensor, like: torch.Tensor
     ) -> torch.Tensor:
-        return function(*values)
+        """See Trace.call."""
+        self._open()
+        return checked_call(function, like)(*values)
 
     def print(self, *values: Any) -> None:
         print(f"{user_line()}:", *values)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pellucid import _indexing
+from pellucid._buffers import describe
 from pellucid._errors import InvalidArgument, PellucidWarning, Unsupported
 from pellucid._tree import tensors_of
 from pellucid._value import SizesOfUnknown, Value, number_not_known
@@ -164,7 +165,7 @@ def _setitem(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any
         raise value._not_saved()
     if not isinstance(args[0], Value):
         raise number_not_known(
-            f"an ordinary tensor of shape {list(args[0].shape)} would take {value._describe()}",
+            f"{describe(args[0])} would take {value._describe()}",
             user_line(),
             "collect traced values with torch.stack or torch.cat, or write into "
             "torch.zeros_like(a traced value)",

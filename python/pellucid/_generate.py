@@ -69,6 +69,7 @@ def stream(
 
 
 def _pieces(lm: LM, program: _native.Program) -> Iterator[str]:
+    lm._check_free()  # the worker below is another thread and would not know
     pieces: queue.SimpleQueue[str | _End] = queue.SimpleQueue()
     cancel = _native.Cancel()
 

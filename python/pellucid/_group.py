@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -190,11 +193,18 @@ class Steps:
     def __iter__(self) -> Iterator[int]:
         trace = self._group._trace
         for step in range(self._first, self._end):
-            outer = trace._enter_group(self._group, Scope(self._group._index, step, step + 1))
+            scope = Scope(self._group._index, step, step + 1)
+            outer = trace._enter_group(self._group, scope)
             try:
                 yield step
             finally:
                 trace._leave_group(outer)
+            if not scope.used and not _is_for_loop(sys._getframe(1)):
+                raise InvalidArgument(
+                    "these steps are collected before any line of theirs is written",
+                    "loop over t.steps directly: for k in t.steps[a:b]",
+                    user_line(),
+                )
 
     def __enter__(self) -> Steps:
         scope = Scope(self._group._index, self._first, self._end, per_step=not self._single)
@@ -207,6 +217,17 @@ class Steps:
     def save(self, value: Any, name: str | None = None, **options: Any) -> Any:
         """As t.save; what is saved has one entry a step, stacked along a new first dimension."""
         return self._group._trace.save(value, name, **options)
+
+
+def _is_for_loop(frame: FrameType) -> bool:
+    """Whether the frame asks for the next item in a for statement, and so has run a body before.
+
+    list(t.steps[:]) asks in a call, and lines after it would all mean step 0.
+    """
+    if frame.f_code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
+        return False
+    instruction = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    return instruction in ("FOR_ITER", "SEND", "YIELD_FROM")
 
 
 def site_shapes(

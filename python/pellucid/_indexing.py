@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pellucid import _native
-from pellucid._errors import Unsupported
+from pellucid._errors import InvalidArgument, Unsupported
 from pellucid._value import Value
 from pellucid._where import user_line
 
@@ -64,7 +64,15 @@ def _split(whole: torch.Tensor, index: Any) -> tuple[tuple[Any, ...], list[tuple
     views: list[Any] = []
     gathers: list[tuple[int, Any]] = []
     dim = 0  # of the view so far
+    used = 0  # dimensions of `whole`
     for item in items:
+        if isinstance(item, slice) and item.step is not None and item.step < 0:
+            raise InvalidArgument(
+                f"a slice of a tensor goes forwards, not by {item.step}",
+                f"use .flip({used})",
+                user_line(),
+            )
+        used += rank - taken if item is Ellipsis else _dims_taken(item)
         if item is Ellipsis:
             views.append(Ellipsis)
             dim += rank - taken

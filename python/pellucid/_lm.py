@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -20,6 +21,7 @@ from pellucid._value import Value
 from pellucid._where import user_line
 
 if TYPE_CHECKING:
+    from pellucid._eager import EagerTrace
     from pellucid._function import Program
     from pellucid._trace import Trace
 
@@ -44,6 +46,7 @@ class LM:
         info = native.info
         self.__dict__["_info"] = info
         self.__dict__["_dead"] = False
+        self.__dict__["_eager"] = {}  # thread -> weak reference to its open EagerTrace
         names = [name for name in native.sites() if not name.startswith("blocks.")]
         names += [
             "blocks.{i}." + name.split(".", 2)[2]
@@ -202,9 +205,9 @@ class LM:
             width = self.vocab_size if name == "unembed" else self.d_model
             part: torch.Tensor = open_trace(self, f"lm.{name}")._part(name, x, width)
             return part
-        trace = current.get()
-        if trace is not None and trace.lm is self and hasattr(trace, "_real_part"):
-            result: torch.Tensor = trace._real_part(name, x)
+        eager = self._eager_here()
+        if eager is not None:
+            result: torch.Tensor = eager._real_part(name, x)
             return result
         self._check_alive()
         real: torch.Tensor = self._native.part(name, x.detach())
@@ -276,6 +279,7 @@ class LM:
         from pellucid._trace import Trace
 
         self._check_alive()
+        self._check_free()
         options: dict[str, Any] = {
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,
@@ -380,11 +384,26 @@ class LM:
     def _run(self, jobs: list[_native.Job]) -> list[Any]:
         """Runs jobs in shared passes; the first error is raised."""
         self._check_alive()
+        self._check_free()
         results = self._native.run(jobs)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return list(results)
+
+    def _eager_here(self) -> EagerTrace | None:
+        """This model's eager trace that is open in this thread."""
+        found = self._eager.get(threading.get_ident())
+        return None if found is None else found()
+
+    def _check_free(self) -> None:
+        """Refuses what would wait for an eager trace that waits for this very thread."""
+        if self._eager_here() is not None:
+            raise InvalidArgument(
+                "the model cannot be used inside an eager trace of its own",
+                "finish it first; sites, lm.unembed, lm.ln_final and lm.lens work inside",
+                user_line(),
+            )
 
     def _check_alive(self) -> None:
         if self._dead:

@@ -47,7 +47,25 @@ def parse(tokenizer: Tokenizer, prompt: Any, bos: bool | None = None) -> Rows:
         return Rows([[int(i) for i in prompt]], single=True)
     if kind == "messages":
         return Rows([tokenizer.apply_chat_template(list(prompt))], single=True)
-    return Rows([parse(tokenizer, item, bos).tokens[0] for item in prompt], single=False)
+    return Rows(
+        [_row(tokenizer, index, item, bos) for index, item in enumerate(prompt)], single=False
+    )
+
+
+def _row(tokenizer: Tokenizer, index: int, item: Any, bos: bool | None) -> list[int]:
+    """One prompt of a list of them."""
+    if not isinstance(item, str) and len(item) == 0:
+        raise InvalidArgument(
+            f"prompt {index} of the list is empty",
+            "an empty prompt has no position to look at",
+            user_line(),
+        )
+    rows = parse(tokenizer, item, bos)
+    if not rows.single:
+        raise InvalidArgument(
+            f"prompt {index} of the list is a list of prompts itself", "one list", user_line()
+        )
+    return rows.tokens[0]
 
 
 def _kind(item: Any) -> str:
@@ -81,6 +99,12 @@ def _from_tensor(ids: torch.Tensor) -> Rows:
         raise InvalidArgument(
             f"a tensor of token ids is [seq] or [batch, seq], not {list(ids.shape)}",
             "",
+            user_line(),
+        )
+    if ids.dim() == 2 and ids.size(0) == 0:
+        raise InvalidArgument(
+            f"a tensor of token ids of shape {list(ids.shape)} has no rows",
+            "give one row for each prompt",
             user_line(),
         )
     rows = ids.tolist()

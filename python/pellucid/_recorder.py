@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pellucid import _native
+from pellucid._buffers import describe
 from pellucid._errors import Error, InvalidArgument, NotSaved, Unsupported
 from pellucid._tree import map_tensors, tensors_of
 from pellucid._value import Value, number_not_known
@@ -31,10 +32,11 @@ _RANDOM_WITH = {"scaled_dot_product_attention": "dropout_p", "rrelu": "training"
 class Scope:
     """Where a line stands: its group (-1: outside any) and its steps [first, end)."""
 
-    __slots__ = ("first", "end", "group", "per_step")
+    __slots__ = ("first", "end", "group", "per_step", "used")
 
     def __init__(self, group: int = -1, first: int = 0, end: int = 1, per_step: bool = False):
         self.group, self.first, self.end, self.per_step = group, first, end, per_step
+        self.used = False  # by any line
 
     def key(self) -> tuple[int, int, int, bool]:
         return self.group, self.first, self.end, self.per_step
@@ -60,6 +62,7 @@ class Recorder:
         self._constant_of: dict[int, torch.Tensor] = {}  # id(twin) -> real tensor
         self._constant_index: dict[int, int] = {}  # id(real tensor) -> index
         self._constant_memory: set[int] = set()
+        self._constant_use: dict[int, tuple[int, str]] = {}  # id(real) -> version, first line
 
     # -- nodes --------------------------------------------------------------------------------
 
@@ -73,6 +76,7 @@ class Recorder:
         grad: bool = True,
     ) -> int:
         scope = self.scope
+        scope.used = True
         return self.program.add_node(
             kind,
             name,
@@ -193,7 +197,25 @@ class Recorder:
             self._constant_twins[id(tensor)] = twin
             self._constant_of[id(twin)] = tensor  # keeps it, and so its id
             self._constant_memory.add(_native.storage_id(twin))
+            self._constant_use[id(tensor)] = _version(tensor), user_line()
+        else:
+            self._check_unchanged(tensor)
         return twin
+
+    def _check_unchanged(self, constant: torch.Tensor) -> None:
+        version, first_line = self._constant_use[id(constant)]
+        if _version(constant) != version:
+            raise InvalidArgument(
+                f"an ordinary tensor of shape {list(constant.shape)} was changed after {first_line} "
+                "used it: constants are read when the block ends",
+                "use v.clone() there",
+                user_line(),
+            )
+
+    def check_constants(self) -> None:
+        """Refuses constants that are no more what they were at the line that used them first."""
+        for constant in self._constant_of.values():
+            self._check_unchanged(constant)
 
     def dispatched(self, func: Any, args: Any, kwargs: dict[str, Any], mode: _Mode) -> Any:
         """One operation, as torch's dispatcher sees it."""
@@ -303,12 +325,21 @@ class Recorder:
             for tensor in tensors_of(target):
                 if _native.storage_id(tensor) in self._constant_memory:
                     raise number_not_known(
-                        f"an ordinary tensor of shape {list(tensor.shape)} that {func.name()} "
-                        "would write into",
+                        f"{describe(self._constant_behind(tensor))} that {func.name()} would write "
+                        "into",
                         mode.where,
                         "collect traced values with torch.stack or torch.cat, or write into "
                         "torch.zeros_like(a traced value)",
                     )
+
+    def _constant_behind(self, twin: torch.Tensor) -> torch.Tensor:
+        """The constant whose memory the twin, maybe a view, stands for."""
+        memory = _native.storage_id(twin)
+        return next(
+            self._constant_of[id(whole)]
+            for whole in self._constant_twins.values()
+            if _native.storage_id(whole) == memory
+        )
 
     # -- twins, constants, values -------------------------------------------------------------
 
@@ -387,6 +418,11 @@ class Recorder:
         self.state = state
         for table in (self._refs, self._kept, self._constant_twins, self._constant_of):
             table.clear()  # type: ignore[attr-defined]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Goes up with each change in place; inference tensors do not count theirs."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 # Results of unknown length: the longest they can be stands for them, and a shorter twin beside it

@@ -17,7 +17,8 @@ from pellucid._errors import InvalidArgument, PellucidWarning, ShapeMismatch
 from pellucid._group import Group, StepIndex, negative_log_likelihood, site_shapes
 from pellucid._recorder import Recorder, Scope, dtype_name
 from pellucid._store import StoredProgram
-from pellucid._tree import map_tensors, tensors_of
+from pellucid._surface import SavedNames, checked_call, require_tensors
+from pellucid._tree import map_tensors
 from pellucid._value import Value
 from pellucid._where import stack_level, user_line
 
@@ -36,6 +37,8 @@ class Trace:
         self._group: Group | None = None  # the innermost open one
         self._reads: dict[tuple[Any, ...], Value] = {}
         self._saved: dict[str, Value] = {}
+        self._saved_ids: set[int] = set()  # of objects, which _saved keeps
+        self._names = SavedNames()
         self._calls: dict[str, Callable[..., torch.Tensor]] = {}
         self._tokens: list[Token[Any]] = []
         self._own_group: Group | None = None
@@ -75,6 +78,7 @@ class Trace:
         current.reset(self._tokens.pop())
 
     def _job(self) -> _native.Job:
+        self._recorder.check_constants()
         self._program = StoredProgram(self._recorder.program, self._recorder.constants)
         return _native.Job(
             self._recorder.program, list(self._recorder.constants), self._call_back, None
@@ -89,12 +93,11 @@ class Trace:
             group._result = outcome
         for warning in result.warnings:
             warnings.warn(warning, PellucidWarning, stacklevel=stack_level())
-        for name, tensor, missing, where in result.saved:
+        for name, tensor, missing, _ in result.saved:
             value = self._saved[name]
             if missing:
                 value._missing = (
-                    f"{where}: its step did not happen, since every row had ended before "
-                    "(t.steps_run says how many ran)"
+                    "its step did not happen: every row had ended before, see t.steps_run"
                 )
             else:
                 value._become(tensor)
@@ -174,6 +177,7 @@ class Trace:
 
     def _read(self, site: str, flatten: bool) -> Value:
         group, scope = self._current_group(f"lm.{site}"), self._recorder.scope
+        scope.used = True
         key = (scope.key(), site)
         value = self._reads.get(key)
         if value is None:
@@ -191,6 +195,7 @@ class Trace:
 
     def _write(self, site: str, value: Any, flatten: bool) -> None:
         group, scope = self._current_group(f"lm.{site}"), self._recorder.scope
+        scope.used = True
         key = (scope.key(), site)
         if value is self._reads.get((*key, "flat") if flatten else key):
             return  # h += v: the sum is already there
@@ -287,30 +292,17 @@ class Trace:
             if dtype is not None and tensor._twin.dtype != dtype:
                 tensor = tensor.to(dtype)
             kept = tensor
-            if any(kept is other for other in self._saved.values()):
+            if id(kept) in self._saved_ids:
                 kept = self._recorder.another(tensor)
-            unique = self._new_name(name, nested)
+            unique = self._names.take(name, nested)
             self._recorder.save(kept, unique)
             self._saved[unique] = kept
+            self._saved_ids.add(id(kept))
             return kept
 
+        require_tensors(value)
         nested = not isinstance(value, torch.Tensor)
-        if nested and not tensors_of(value):
-            raise InvalidArgument(
-                f"there is no tensor to save in this {type(value).__name__}", "", user_line()
-            )
         return map_tensors(keep, value)
-
-    def _new_name(self, name: str | None, nested: bool) -> str:
-        if name is None:
-            name = f"saved_{len(self._saved)}"
-        elif nested:
-            name = f"{name}.{sum(other.startswith(f'{name}.') for other in self._saved)}"
-        elif name in self._saved:
-            raise InvalidArgument(
-                f"two values are saved as {name!r}", "give each a name of its own", user_line()
-            )
-        return name
 
     def call(
         self, function: Callable[..., torch.Tensor], *values: torch.Tensor, like: torch.Tensor
@@ -319,27 +311,8 @@ class Trace:
 
         >>> near = t.call(lambda a: index.search(a), h[:, -1], like=torch.empty(1, 4))
         """
-        where = user_line()
+        key, twins = self._add_call(checked_call(function, like), values)
         shape, dtype = tuple(like.shape), like.dtype
-
-        def checked(*real: torch.Tensor) -> torch.Tensor:
-            result = function(*real)
-            if not isinstance(result, torch.Tensor):
-                raise InvalidArgument(
-                    f"the function of t.call returned {type(result).__name__}, not a tensor",
-                    "",
-                    where,
-                )
-            if tuple(result.shape) != shape or result.dtype != dtype:
-                raise ShapeMismatch(
-                    f"the function of t.call returned {list(result.shape)} {dtype_name(result.dtype)}, "
-                    f"like= says {list(shape)} {dtype_name(dtype)}",
-                    "",
-                    where,
-                )
-            return result.detach()
-
-        key, twins = self._add_call(checked, values)
         return self._recorder.add_source(
             "call",
             key,

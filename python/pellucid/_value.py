@@ -93,7 +93,7 @@ class Value(torch.Tensor):
         line = f" of {self._where}" if self._where else ""
         name = self._label or "the value"
         if self._missing:
-            return NotSaved(f"there is no {name}{line}", self._missing, user_line())
+            return NotSaved(f"{name}{line} has no numbers", self._missing, user_line())
         if self._recorder.state == "failed":
             return NotSaved(
                 f"{name}{line} has no numbers: its block ended with an error, so nothing ran",

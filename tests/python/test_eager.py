@@ -116,3 +116,109 @@ def test_eager_and_recorded_agree_bit_for_bit(tiny):
         eager = lines(t)
     assert torch.equal(recorded[0], eager[0])
     assert torch.equal(recorded[1], eager[1])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda lm: lm.generate([5, 17], max_new_tokens=1),
+        lambda lm: next(lm.generate([5, 17], max_new_tokens=1, stream=True)),
+        lambda lm: lm.cache(IDS, "embed"),
+        lambda lm: lm.score(["the cat"]),
+        lambda lm: lm.trace(IDS),
+        lambda lm: lm.trace(IDS, eager=True),
+        lambda lm: lm.map(pellucid.program(lambda lm, t: lm.logits), IDS),
+    ],
+    ids=["generate", "stream", "cache", "score", "trace", "eager", "map"],
+)
+def test_the_model_cannot_be_used_inside_an_eager_trace_of_its_own(llama, use):
+    lm = llama.lm
+    with lm.trace(IDS, eager=True):
+        lm.embed.norm()
+        with pytest.raises(pellucid.InvalidArgument, match="finish it first") as caught:
+            use(lm)
+        assert caught.value.what == ("the model cannot be used inside an eager trace of its own")
+        lm.logits.norm()
+    assert len(lm.generate([5, 17], max_new_tokens=1, stop_at_eos=False).tokens) == 1
+
+
+def test_an_eager_trace_that_was_opened_before_another_cannot_be_entered_in_it(llama):
+    lm = llama.lm
+    second = lm.trace(IDS, eager=True)
+    with lm.trace(IDS, eager=True):
+        with pytest.raises(pellucid.InvalidArgument, match="finish it first"):
+            second.__enter__()
+        lm.logits.norm()
+
+
+def test_the_lens_works_in_an_eager_trace_while_another_models_trace_is_open(llama, gpt2):
+    with llama.lm.trace(IDS, eager=True) as t:
+        last = llama.lm.blocks[-1].resid_post.clone()
+        with gpt2.lm.trace(IDS):
+            gpt2.lm.logits.save()
+            lens = llama.lm.lens(last)
+        close(lens, t.save(llama.lm.logits))
+
+
+@pytest.mark.parametrize("last", ["a later read", "a later write", "the end of the block"])
+def test_writing_into_a_value_whose_site_has_passed_is_refused(llama, last):
+    lm = llama.lm
+    with pytest.raises(
+        pellucid.OutOfOrder, match="blocks.0.resid_post was written into after"
+    ) as caught:  # noqa: PT012
+        with lm.trace(IDS, eager=True):
+            h = lm.blocks[0].resid_post
+            lm.blocks[1].resid_post.norm()
+            h[:, 1] = 0
+            if last == "a later read":
+                lm.blocks[2].resid_post  # noqa: B018
+            elif last == "a later write":
+                lm.blocks[2].resid_post = torch.zeros(2, 5, 36, dtype=torch.float64)
+    assert caught.value.where.startswith("test_eager.py:")
+    with lm.trace(IDS) as t:  # while the error is held
+        logits = t.save(lm.logits)
+    close(logits, llama.sites(IDS)["logits"])
+
+
+def test_a_view_of_a_passed_site_is_watched_and_the_step_is_named(llama):
+    with pytest.raises(pellucid.OutOfOrder, match="blocks.0.resid_post at step 1 was written"):  # noqa: PT012
+        with llama.lm.trace(IDS[0], max_new_tokens=2, stop_at_eos=False, eager=True) as t:
+            for _ in t.steps[1:]:
+                h = llama.lm.blocks[0].resid_post[:, -1]
+                llama.lm.blocks[1].resid_post.norm()
+                h += 1
+
+
+def test_copies_and_values_of_a_finished_trace_may_be_changed(llama):
+    lm = llama.lm
+    with lm.trace(IDS, eager=True):
+        h = lm.blocks[0].resid_post
+        copy = h.clone()
+        h += 1  # the pass still stands here
+        lm.blocks[1].resid_post.norm()
+        copy[:] = 0
+        logits = lm.logits
+    h[:] = 0
+    close(logits, llama.sites(IDS, {"blocks.0.resid_post": lambda h: h + 1})["logits"])
+
+
+def test_calls_and_saves_are_checked_as_in_a_recorded_trace(llama):
+    lm = llama.lm
+    with lm.trace(IDS, eager=True) as t:
+        h = lm.embed
+        with pytest.raises(
+            pellucid.ShapeMismatch, match=r"returned \[2, 5, 36\] float64, like= says \[1\]"
+        ):
+            t.call(lambda a: a, h, like=torch.empty(1))
+        with pytest.raises(pellucid.InvalidArgument, match="returned int, not a tensor"):
+            t.call(lambda a: 3, h, like=torch.empty(1))
+        double = t.call(lambda a: a * 2, h, like=torch.empty(2, 5, 36, dtype=torch.float64))
+        assert torch.equal(double, h * 2)
+        with pytest.raises(pellucid.InvalidArgument, match="no tensor to save in this dict"):
+            t.save({"a": 3})
+        a = t.save(h, "a")
+        with pytest.raises(pellucid.InvalidArgument, match="two values are saved as 'a'"):
+            t.save(h, "a")
+        t.save({"x": h, "y": 3}, "nested")
+    assert t.saved["a"] is a
+    assert list(t.saved) == ["a", "nested.0"]

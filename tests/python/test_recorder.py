@@ -397,3 +397,69 @@ def test_values_of_a_closed_block_say_that_they_were_not_saved():
         ):
             use()
     assert "not saved" in repr(out)
+
+
+def counter_class():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(8))
+            self.inner = nn.Identity()
+            self.inner.register_buffer("m", torch.zeros(8))
+
+    return Counter
+
+
+@pytest.mark.parametrize("register", [False, True])
+def test_a_buffer_that_is_bound_to_a_traced_value_is_refused_by_name(register):
+    class Running(counter_class()):
+        def forward(self, x):
+            if register:
+                self.register_buffer("n", x.sum((0, 1)))
+            else:
+                self.n = self.n * 0.9 + x.sum((0, 1))
+            return x - self.n
+
+    module = Running()
+    with pytest.raises(pellucid.Unsupported, match=r"the buffer Running\.n would take") as caught:
+        record(lambda x, y, i: module(x))
+    assert caught.value.where.startswith("test_recorder.py:")
+    if not register:
+        assert torch.equal(module.n, torch.zeros(8))
+    module.n = torch.ones(8)  # an ordinary tensor, as ever
+    assert torch.equal(module.n, torch.ones(8))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda m, x: m.n.add_(x.sum((0, 1))), r"Counting\.n"),
+        (lambda m, x: m.n.__setitem__(slice(None), x.sum((0, 1))), r"Counting\.n"),
+        (lambda m, x: m.n.__setitem__(0, x.sum()), r"Counting\.n"),
+        (lambda m, x: m.n[:4].copy_(x[0, 0, :4]), r"Counting\.n"),
+        (lambda m, x: m.inner.m.mul_(x.sum()), r"Counting\.inner\.m"),
+    ],
+)
+def test_a_buffer_that_takes_a_traced_value_in_place_is_refused_by_name(change, name):
+    class Counting(counter_class()):
+        def forward(self, x):
+            change(self, x)
+            return x
+
+    module = Counting()
+    with pytest.raises(pellucid.NumberNotKnown, match=rf"the buffer {name} of shape"):
+        record(lambda x, y, i: module(x))
+    assert torch.equal(module.n, torch.zeros(8))
+
+
+def test_a_slice_that_goes_backwards_is_refused_with_the_way_out():
+    for index, dim in (
+        ((slice(None), slice(None, None, -1)), 1),
+        ((Ellipsis, slice(None, None, -2)), 2),
+        ((0, slice(None, None, -1)), 1),
+        ((None, slice(None, None, -1)), 0),
+    ):
+        with pytest.raises(pellucid.InvalidArgument, match=rf"use \.flip\({dim}\)"):
+            record(lambda x, y, i, index=index: x[index])
+    with pytest.raises(pellucid.InvalidArgument, match=r"use \.flip\(1\)"):
+        record(lambda x, y, i: x.__setitem__((slice(None), slice(None, None, -1)), 0))

@@ -229,3 +229,44 @@ def test_the_same_seed_gives_the_same_text_whatever_the_batch(tiny):
         with t.prompt(PROMPT, seed=3, **options) as c:
             tiny.lm.logits.save()
     assert c.tokens == one
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(
+    "collect",
+    [
+        lambda steps: list(steps),
+        lambda steps: tuple(steps),
+        lambda steps: [*steps],
+        lambda steps: [k for k in steps],  # noqa: C416
+        lambda steps: list(zip(steps, "ab", strict=True)),
+        lambda steps: sorted(steps),
+    ],
+    ids=["list", "tuple", "star", "comprehension", "zip", "sorted"],
+)
+def test_steps_cannot_be_collected_before_their_lines(llama, collect, eager):
+    lm = llama.lm
+    with lm.trace(PROMPT, max_new_tokens=N, stop_at_eos=False, eager=eager) as t:
+        with pytest.raises(
+            pellucid.InvalidArgument, match=r"loop over t.steps directly: for k in t.steps\[a:b\]"
+        ) as caught:
+            collect(t.steps[1:3])
+        assert caught.value.where.startswith("test_steps.py:")
+        assert t.save(lm.embed).shape[1] == 5
+
+
+def test_any_way_of_looping_whose_body_runs_between_the_steps_works(llama):
+    lm = llama.lm
+    with lm.trace(PROMPT, max_new_tokens=N, stop_at_eos=False) as t:
+        for _, name in zip(t.steps[:2], "ab", strict=True):
+            lm.embed.save(name)
+        values = list(map(lambda k: lm.logits[:, -1].save(), t.steps[:3]))  # noqa: C417
+        again = list(map(lambda k: lm.embed, t.steps[:2]))  # noqa: C417
+        for k in t.steps[:]:
+            if k > 100:
+                lm.logits.save()
+    assert t.saved["a"].shape[1] == 5
+    assert t.saved["b"].shape[1] == 1
+    assert again[0] is t.saved["a"]
+    assert again[1] is t.saved["b"]
+    assert [int(v.argmax()) for v in values] == t.tokens[:3]

@@ -1,6 +1,7 @@
 """Reading, editing and saving in traces, against transformers with forward hooks."""
 
 import gc
+import inspect
 import warnings
 
 import pellucid
@@ -800,3 +801,152 @@ def test_a_thousand_traces_leave_nothing_behind(llama):
     some(1000)
     gc.collect()
     assert resident_bytes() - before < 5_000_000
+
+
+# -- constants that change ----------------------------------------------------------------------------
+
+
+def test_a_constant_that_changes_before_its_next_use_is_refused_with_both_lines(llama):
+    lm = llama.lm
+    v = torch.ones(36, dtype=torch.float64)
+    with pytest.raises(pellucid.InvalidArgument) as caught:  # noqa: PT012, SIM117
+        with lm.trace(IDS) as t:
+            h = lm.blocks[1].resid_post
+            t.save(h + v)
+            first = inspect.currentframe().f_lineno - 1
+            v += 1
+            second = inspect.currentframe().f_lineno + 1
+            t.save(h + v)
+    assert f"changed after test_trace.py:{first} used it" in caught.value.what
+    assert "constants are read when the block ends" in caught.value.what
+    assert "v.clone()" in caught.value.hint
+    assert caught.value.where == f"test_trace.py:{second}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda v: v.normal_(), lambda v: v[1:].zero_(), lambda v: v.detach().mul_(2)],
+    ids=["itself", "a view of it", "what it was detached to"],
+)
+def test_a_constant_that_changes_before_the_block_ends_is_refused(llama, change):
+    lm = llama.lm
+    v = torch.ones(36, dtype=torch.float64)
+    with pytest.raises(pellucid.InvalidArgument, match="constants are read when the block ends"):  # noqa: PT012, SIM117
+        with lm.trace(IDS):
+            total = (lm.blocks[1].resid_post + v).save()
+            change(v)
+    with pytest.raises(pellucid.NotSaved, match="nothing ran"):
+        total.sum()
+
+
+def test_noise_that_is_drawn_anew_for_each_row_is_copied_or_refused(llama):
+    lm = llama.lm
+    noise = torch.zeros(36, dtype=torch.float64)
+
+    def rows(copy):
+        saved = []
+        with lm.trace() as t:
+            for number in range(3):
+                noise.fill_(number)
+                with t.prompt(IDS):
+                    saved.append(t.save(lm.embed + (noise.clone() if copy else noise)))
+        return saved
+
+    with pytest.raises(pellucid.InvalidArgument, match="constants are read when the block ends"):
+        rows(copy=False)
+    a, b, c = rows(copy=True)
+    close(b - a, torch.ones_like(a))
+    close(c - b, torch.ones_like(a))
+
+
+def test_a_constant_of_a_mapped_program_may_not_change_between_its_prompts(llama):
+    lm = llama.lm
+    noise = torch.zeros(36, dtype=torch.float64)
+
+    @pellucid.program
+    def noisy(lm, t):
+        noise.add_(1)
+        return lm.embed + noise
+
+    with pytest.raises(pellucid.InvalidArgument, match="constants are read when the block ends"):
+        lm.map(noisy, IDS)
+
+
+def test_a_constant_may_change_before_its_first_use_and_after_the_block(llama):
+    lm = llama.lm
+    v = torch.ones(36, dtype=torch.float64)
+    results = []
+    for _ in range(2):
+        with lm.trace(IDS) as t:
+            h = lm.embed
+            v += 1
+            results.append(t.save(h + v))
+        v += 1
+    close(results[1] - results[0], torch.full_like(results[0], 2))
+
+
+# -- names and errors ---------------------------------------------------------------------------------
+
+
+def test_automatic_names_skip_those_that_were_given(llama):
+    lm = llama.lm
+    with lm.trace(IDS) as t:
+        t.save(lm.embed, "saved_1")
+        t.save(lm.blocks[0].resid_post, "deep.0")
+        logits = t.save(lm.logits)
+        other = t.save(lm.blocks[1].resid_post)
+        deep = t.save([lm.blocks[2].resid_post, lm.blocks[2].resid_pre], "deep")
+    assert list(t.saved) == ["saved_1", "deep.0", "saved_0", "saved_2", "deep.1", "deep.2"]
+    assert t.saved["saved_0"] is logits
+    assert t.saved["saved_2"] is other
+    assert t.saved["deep.1"] is deep[0]
+
+
+def test_thousands_of_saves_of_one_name_take_no_time_that_grows(llama):
+    lm = llama.lm
+    with lm.trace(IDS) as t:
+        h = lm.embed
+        parts = t.save([h[0, 0, i % 36] for i in range(3000)], "part")
+    assert len(t.saved) == 3000
+    assert t.saved["part.2999"] is parts[2999]
+
+
+def test_a_step_that_did_not_happen_is_told_once_and_in_a_sentence(llama):
+    lm = llama.lm
+    with lm.trace(IDS[0], max_new_tokens=4) as t:
+        for _ in t.steps[:1]:
+            lm.logits[:, -1, 2] = 1e6
+        for _ in t.steps[2:3]:
+            h = (lm.embed * 2).save()
+            line = inspect.currentframe().f_lineno - 1
+    with pytest.raises(pellucid.NotSaved) as caught:
+        h.sum()
+    assert caught.value.what == f"the value of test_trace.py:{line} has no numbers"
+    assert caught.value.hint.startswith("its step did not happen: every row had ended before")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (torch.empty(0, 3, dtype=torch.long), r"of shape \[0, 3\] has no rows"),
+        ([[]], "prompt 0 of the list is empty"),
+        ([[1, 2], []], "prompt 1 of the list is empty"),
+        ([["a", "b"]], "prompt 0 of the list is a list of prompts itself"),
+        ([torch.zeros(2, 3, dtype=torch.long)], "prompt 0 of the list is a list of prompts itself"),
+    ],
+)
+def test_lists_of_nothing_and_lists_of_lists_are_named(llama, prompt, message):
+    with pytest.raises(pellucid.InvalidArgument, match=message):
+        llama.lm.trace(prompt)
+
+
+@pytest.mark.parametrize("at", [3, -4, [0, 3]])
+def test_a_position_that_a_prompt_of_a_cache_does_not_have_names_the_prompt(llama, at):
+    lm = llama.lm
+    short = lm.tokenizer.encode("the cat")
+    assert len(short) == 3
+    position = at if isinstance(at, int) else 3
+    with pytest.raises(pellucid.InvalidArgument) as caught:
+        lm.cache([[*short] * 2, short], "embed", at=at)
+    assert caught.value.what == f"at={position}: prompt 1, 'the cat', has 3 tokens"
+    assert lm.cache([[*short] * 2, short], "embed", at=-2).shape == (2, 36)
