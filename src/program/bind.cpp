@@ -302,6 +302,12 @@ Result<Call> bind_overload(const wire::Node& node, const std::string& name) {
                  "{} has no argument '{}'", call.operation->name, node.kwargs[k].first);
   }
   PELLUCID_TRY(check_not_training(call));
+  // Numbers stay on the CPU while shapes are inferred: of numbers alone torch would make the
+  // result.
+  if (call.operands.empty() && !call.operation->makes) {
+    return error(Code::kInvalidArgument, "make a tensor with full or scalar_tensor",
+                 "{} of numbers only: at least one operand must be a tensor", call.operation->name);
+  }
   return call;
 }
 

@@ -1,4 +1,5 @@
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -96,6 +97,25 @@ void count_outputs(Inferred& inferred, std::span<const at::Tensor> operands) {
   }
 }
 
+/// Meta tensors of its own for what the call writes to: some kernels resize it where they should
+/// refuse, and `operands` belong to other values.
+std::vector<at::Tensor> with_own_targets(const Call& call, std::span<const at::Tensor> operands) {
+  std::vector<at::Tensor> own(operands.begin(), operands.end());
+  for (const int argument : call.operation->written) {
+    for (const int i : call.operands_of(argument)) {
+      own[i] = at::empty_strided(own[i].sizes(), own[i].strides(), own[i].options());
+    }
+  }
+  return own;
+}
+
+void check_targets(std::span<const at::Tensor> operands, std::span<const at::Tensor> after) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    TORCH_CHECK(operands[i].sizes() == after[i].sizes(), "output with shape ", operands[i].sizes(),
+                " doesn't match the broadcast shape ", after[i].sizes());
+  }
+}
+
 }  // namespace
 
 void add_cost(double floating_point_operations, double scratch_bytes) {
@@ -128,15 +148,17 @@ std::string sentence_of(const std::exception& error) {
   return text;
 }
 
-Result<Inferred> infer(const Call& call, std::span<const at::Tensor> operands) {
+Result<Inferred> infer(const Call& call, std::span<const at::Tensor> given) {
   const Operation& operation = *call.operation;
   Inferred inferred;
+  std::vector<at::Tensor> operands;
   Cost cost;
   current_cost = &cost;
   struct Reset {
     ~Reset() { current_cost = nullptr; }
   } reset;
   try {
+    operands = with_own_targets(call, given);
     std::vector<c10::IValue> stack = call.stack(operands, at::kMeta);
     if (const ShapeFunction own = shape_function(operation.name)) {
       own(stack);
@@ -144,14 +166,19 @@ Result<Inferred> infer(const Call& call, std::span<const at::Tensor> operands) {
       operation.handle->callBoxed(&stack);
     }
     inferred.outputs = tensors_of(std::move(stack));
-  } catch (const c10::NotImplementedError& e) {
-    return error(Code::kUnsupported, "please report this", "{} has no shape function: {}",
-                 operation.name, sentence_of(e));
+    check_targets(given, operands);
   } catch (const std::exception& e) {
     const std::string text = sentence_of(e);
+    // A "not implemented" may also be of a dtype: that is the user's.
+    for (const std::string_view gap :
+         {"no fake impl or Meta kernel", "_overrideable not implemented"}) {
+      if (text.find(gap) == text.npos) continue;
+      return error(Code::kUnsupported, "please report this", "{} has no shape function: {}",
+                   operation.name, text);
+    }
     const bool too_big = text.find("overflow") != text.npos || text.find("too large") != text.npos;
     return error(too_big ? Code::kOverBudget : Code::kShapeMismatch,
-                 operands.empty() ? "" : "its operands: " + describe_all(operands), "{}: {}",
+                 given.empty() ? "" : "its operands: " + describe_all(given), "{}: {}",
                  operation.name, text);
   }
   inferred.bounded = is_bounded_only(call, operands);

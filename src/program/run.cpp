@@ -196,7 +196,13 @@ class RunImpl final : public Run {
     } catch (const RunError& e) {
       Status status = e.status();
       throw RunError(std::move(status).at(graph_.where(task)));
-    } catch (const c10::Error& e) {
+    } catch (const InternalError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw RunError(error(Code::kOutOfMemory, "ask for less at a time", "{}: out of memory",
+                           graph_.node_of(task).name)
+                         .at(graph_.where(task)));
+    } catch (const std::exception& e) {  // torch also throws std::runtime_error, for numbers
       throw RunError(
           error(Code::kInvalidArgument, "", "{}: {}", graph_.node_of(task).name, sentence_of(e))
               .at(graph_.where(task)));

@@ -10,7 +10,7 @@ namespace {
 void bool_as_self(Stack& stack) { give(stack, tensor_at(stack, 0).sizes(), at::kBool); }
 void float_as_self(Stack& stack) {
   const at::Tensor self = tensor_at(stack, 0);
-  give(stack, self.sizes(), as_float(self.scalar_type()));
+  give(stack, self.sizes(), as_float(at::result_type(self, self)));  // a number counts as float32
 }
 
 at::Tensor number_or_tensor(const c10::IValue& value) {

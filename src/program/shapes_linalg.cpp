@@ -1,6 +1,7 @@
 // Shapes of products and linear algebra.
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/result_type.h>
 
 #include <algorithm>
 
@@ -28,6 +29,13 @@ bool are_vectors(const Stack& stack) {
   return tensor_at(stack, 0).dim() == 1 && tensor_at(stack, 1).dim() == 1;
 }
 void matmul(Stack& stack) { are_vectors(stack) ? dot(stack) : call_meta(stack, "aten::matmul"); }
+void linear(Stack& stack) {
+  if (!are_vectors(stack)) return call_meta(stack, "aten::linear");
+  const bool bias = stack[2].isTensor();
+  const Sizes added = bias ? tensor_at(stack, 2).sizes().vec() : Sizes{};
+  dot(stack);
+  if (bias) give(stack, added, tensor_at(stack, 0).scalar_type());
+}
 void inner(Stack& stack) { are_vectors(stack) ? dot(stack) : call_meta(stack, "aten::inner"); }
 
 // linalg_vecdot(x, y, *, dim)
@@ -37,7 +45,37 @@ void vecdot(Stack& stack) {
               "linalg.vecdot: Expected x and y to have the same dtype");
   const at::Tensor both = meta_of(at::infer_size(x.sizes(), y.sizes()), x.scalar_type());
   add_cost(2.0 * both.numel(), 2.0 * both.nbytes());
-  give(stack, reduced(both, {stack[2].toInt()}, false), x.scalar_type());
+  give(stack, reduced(both, {stack[2].toInt()}, false), at::result_type(x, y));
+}
+
+// tensordot(self, other, dims_self, dims_other)
+void tensordot(Stack& stack) {
+  const at::Tensor a = tensor_at(stack, 0), b = tensor_at(stack, 1);
+  const Sizes of_a = dims_of(stack[2]), of_b = dims_of(stack[3]);
+  TORCH_CHECK(of_a.size() == of_b.size(), "both dimension lists should have same length");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "both inputs should have same dtype");
+  std::vector<bool> gone_a(a.dim(), false), gone_b(b.dim(), false);
+  double inner = 1;
+  for (size_t i = 0; i < of_a.size(); ++i) {
+    const int64_t da = wrap_dim(of_a[i], a.dim()), db = wrap_dim(of_b[i], b.dim());
+    TORCH_CHECK(a.dim() > 0 && b.dim() > 0 && !gone_a[da] && !gone_b[db],
+                "tensordot: a dimension appears twice, or a scalar has none");
+    TORCH_CHECK(a.size(da) == b.size(db) || a.size(da) == 1 || b.size(db) == 1,
+                "contracted dimensions need to match, but first has size ", a.size(da), " in dim ",
+                da, " and second has size ", b.size(db), " in dim ", db);
+    gone_a[da] = gone_b[db] = true;
+    inner *= double(std::max(a.size(da), b.size(db)));
+  }
+  Sizes sizes;
+  for (int64_t d = 0; d < a.dim(); ++d) {
+    if (!gone_a[d]) sizes.push_back(a.size(d));
+  }
+  for (int64_t d = 0; d < b.dim(); ++d) {
+    if (!gone_b[d]) sizes.push_back(b.size(d));
+  }
+  add_cost(2 * inner * double(c10::multiply_integers(sizes)),
+           double(a.nbytes()) + double(b.nbytes()));
+  give(stack, sizes, a.scalar_type());
 }
 
 // cdist(x1, x2, p, compute_mode)
@@ -130,9 +168,11 @@ constexpr NamedShape kShapes[] = {
     {"aten::dot", dot},
     {"aten::vdot", dot},
     {"aten::inner", inner},
+    {"aten::linear", linear},
     {"aten::matmul", matmul},
     {"aten::linalg_matmul", matmul},
     {"aten::linalg_vecdot", vecdot},
+    {"aten::tensordot", tensordot},
     {"aten::cdist", cdist},
     {"aten::addbmm", addbmm},
     {"aten::matrix_exp", square},

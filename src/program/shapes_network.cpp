@@ -1,5 +1,6 @@
 // Shapes of norms, convolutions, pooling, attention and losses.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/result_type.h>
 
 #include <algorithm>
 
@@ -169,17 +170,18 @@ void attention(Stack& stack) {
   give(stack, sizes, q.scalar_type());
 }
 
-// ---- losses; reduction 0: none
+// ---- losses; reduction 1: mean, 2: sum, anything else: none, as in torch
 
 void loss(Stack& stack, const Sizes& unreduced, size_t reduction, at::ScalarType dtype) {
   add_cost(0, 2.0 * double(c10::multiply_integers(unreduced)) * double(at::elementSize(dtype)));
-  give(stack, stack[reduction].toInt() == 0 ? unreduced : Sizes{}, dtype);
+  const int64_t how = stack[reduction].toInt();
+  give(stack, how == 1 || how == 2 ? Sizes{} : unreduced, dtype);
 }
 
 // (self, target, reduction): both broadcast
 void l1_loss(Stack& stack) {
   const at::Tensor self = tensor_at(stack, 0), target = tensor_at(stack, 1);
-  const auto dtype = c10::promoteTypes(self.scalar_type(), target.scalar_type());
+  const auto dtype = at::result_type(self, target);
   loss(stack, at::infer_size(self.sizes(), target.sizes()), 2, dtype);
 }
 
@@ -193,18 +195,24 @@ void binary_cross_entropy(Stack& stack) {
   same_shapes(stack, "binary_cross_entropy");
   loss(stack, tensor_at(stack, 0).sizes().vec(), 3, tensor_at(stack, 0).scalar_type());
 }
-// (self, target, weight, pos_weight, reduction)
+// (self, target, weight, pos_weight, reduction). Of mixed dtypes torch keeps one or the other by
+// what else is given: refused.
 void binary_cross_entropy_with_logits(Stack& stack) {
   same_shapes(stack, "binary_cross_entropy_with_logits");
+  const at::ScalarType dtype = tensor_at(stack, 0).scalar_type();
   Sizes sizes = tensor_at(stack, 0).sizes().vec();
-  at::ScalarType dtype =
-      c10::promoteTypes(tensor_at(stack, 0).scalar_type(), tensor_at(stack, 1).scalar_type());
-  for (const size_t i : {size_t{2}, size_t{3}}) {
+  for (const size_t i : {size_t{1}, size_t{2}, size_t{3}}) {
     if (!stack[i].isTensor()) continue;
+    TORCH_CHECK(tensor_at(stack, i).scalar_type() == dtype,
+                "binary_cross_entropy_with_logits: input, target and weights must have one dtype");
     sizes = at::infer_size(sizes, tensor_at(stack, i).sizes());
-    dtype = c10::promoteTypes(dtype, tensor_at(stack, i).scalar_type());
   }
   loss(stack, sizes, 4, dtype);
+}
+// (self, target, reduction, delta)
+void huber_loss(Stack& stack) {
+  const at::Tensor self = tensor_at(stack, 0), target = tensor_at(stack, 1);
+  loss(stack, at::infer_size(self.sizes(), target.sizes()), 2, self.scalar_type());
 }
 // (self, target, margin, reduction)
 void hinge_embedding_loss(Stack& stack) {
@@ -242,6 +250,8 @@ void cosine_embedding_loss(Stack& stack) {
                   (target.dim() == 0 && a.dim() == 1 && b.dim() == 1),
               "cosine_embedding_loss: ", a.sizes(), " and ", b.sizes(), " with target ",
               target.sizes());
+  TORCH_CHECK(at::isFloatingType(a.scalar_type()) && at::isFloatingType(b.scalar_type()),
+              "cosine_embedding_loss: expected floats");
   Sizes sizes = at::infer_size(a.sizes(), b.sizes());
   add_cost(6.0 * double(c10::multiply_integers(sizes)), 3.0 * double(a.nbytes() + b.nbytes()));
   sizes.pop_back();
@@ -265,7 +275,7 @@ constexpr NamedShape kShapes[] = {
     {"aten::adaptive_avg_pool2d", adaptive_pool},
     {"aten::scaled_dot_product_attention", attention},
     {"aten::l1_loss", l1_loss},
-    {"aten::huber_loss", l1_loss},
+    {"aten::huber_loss", huber_loss},
     {"aten::nll_loss_nd", nll_loss},
     {"aten::cosine_embedding_loss", cosine_embedding_loss},
     {"aten::binary_cross_entropy", binary_cross_entropy},

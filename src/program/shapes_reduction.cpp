@@ -1,4 +1,6 @@
 // Shapes of reductions and scans.
+#include <algorithm>
+
 #include "program/shape_functions.h"
 
 namespace pellucid::program {
@@ -46,6 +48,30 @@ void scan(Stack& stack) {
   const at::Tensor self = tensor_at(stack, 0);
   wrap_dim(stack[1].toInt(), self.dim());
   give(stack, self.sizes(), self.scalar_type());
+}
+
+// diff(self, n, dim, prepend, append)
+void diff(Stack& stack) {
+  const at::Tensor self = tensor_at(stack, 0);
+  TORCH_CHECK(self.dim() >= 1, "diff expects input to be at least one-dimensional");
+  const int64_t n = stack[1].toInt(), dim = wrap_dim(stack[2].toInt(), self.dim());
+  TORCH_CHECK(n >= 0, "order must be non-negative but got ", n);
+  Sizes sizes = self.sizes().vec();
+  for (const size_t i : {size_t{3}, size_t{4}}) {
+    if (!stack[i].isTensor()) continue;
+    const at::Tensor more = tensor_at(stack, i);
+    TORCH_CHECK(more.dim() == self.dim() && more.scalar_type() == self.scalar_type(),
+                "diff expects prepend or append to be the same dimension and dtype as input");
+    for (int64_t d = 0; d < self.dim(); ++d) {
+      TORCH_CHECK(d == dim || more.size(d) == self.size(d),
+                  "diff expects the shape of tensor to prepend or append ",
+                  "to match that of input except along the differencing dimension");
+    }
+    sizes[dim] += more.size(dim);
+  }
+  sizes[dim] = std::max<int64_t>(0, sizes[dim] - n);
+  add_cost(double(std::min<int64_t>(n, self.size(dim))) * self.numel(), 2.0 * self.nbytes());
+  give(stack, sizes, self.scalar_type());
 }
 
 // count_nonzero(self, dim)
@@ -112,6 +138,7 @@ constexpr NamedShape kShapes[] = {
     {"aten::cummax", scan_with_indices},
     {"aten::cummin", scan_with_indices},
     {"aten::logcumsumexp", scan},
+    {"aten::diff", diff},
     {"aten::count_nonzero", count_nonzero},
     {"aten::count_nonzero.dim_IntList", count_nonzero},
     {"aten::nansum", nansum},

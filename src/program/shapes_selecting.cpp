@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "program/shape_functions.h"
 #include "program/shapes.h"
@@ -160,31 +161,25 @@ void embedding(Stack& stack) {
 
 // tril_indices(row, col, offset, *, dtype, ...)
 void triangle_indices(Stack& stack, bool lower) {
-  const int64_t rows = stack[0].toInt(), cols = stack[1].toInt(), offset = stack[2].toInt();
-  TORCH_CHECK(rows >= 0 && cols >= 0 && rows < (int64_t{1} << 31) && cols < (int64_t{1} << 31),
-              "rows and columns are 0 to 2147483647");
-  // Elements of row r on or below the diagonal: clamp(r + offset + 1, 0, cols), summed over r.
-  const double first = std::clamp<double>(double(offset) + 1, 0, double(cols));
-  const double last = std::clamp<double>(double(offset) + double(rows), 0, double(cols));
-  double below = 0;
-  if (rows > 0 && last > 0) {
-    const double start = std::max<double>(0, -double(offset));  // first row that has any
-    const double full = std::max<double>(0, double(cols) - double(offset) - 1);  // first full row
-    const double ramp_end = std::min<double>(double(rows), full);
-    const double ramp = std::max<double>(0, ramp_end - start);
-    const double at_start = start > 0 ? 1 : first;
-    below = ramp * at_start + ramp * (ramp - 1) / 2 +
-            std::max<double>(0, double(rows) - std::max(full, 0.0)) * double(cols);
-  }
-  const double count = lower ? below : double(rows) * double(cols) - below;
-  give(stack, Sizes{2, static_cast<int64_t>(count)}, dtype_or(stack[3], at::kLong));
+  const int64_t rows = stack[0].toInt(), cols = stack[1].toInt();
+  int64_t offset = stack[2].toInt();
+  constexpr int64_t kMax = int64_t{1} << 31;  // sums below stay in 63 bits
+  TORCH_CHECK(
+      rows >= 0 && cols >= 0 && rows < kMax && cols < kMax && std::abs(double(offset)) < kMax,
+      "rows, columns and offset are below 2147483648");
+  // Above or on a diagonal is what is not on or below the one before it.
+  offset = std::clamp(lower ? offset : offset - 1, -rows, cols);
+  // Row r has clamp(r + offset + 1, 0, cols) elements on or below: none, then one more each, then
+  // all.
+  const int64_t some = std::max<int64_t>(0, -offset);
+  const int64_t full = std::clamp(cols - offset - 1, some, std::max(rows, some));
+  const int64_t ramp = std::max<int64_t>(0, std::min(full, rows) - some);
+  const int64_t below = ramp * (some + offset + 1 + some + ramp - 1 + offset + 1) / 2 +
+                        std::max<int64_t>(0, rows - full) * cols;
+  give(stack, Sizes{2, lower ? below : rows * cols - below}, dtype_or(stack[3], at::kLong));
 }
 void tril_indices(Stack& stack) { triangle_indices(stack, true); }
-void triu_indices(Stack& stack) {
-  // Above or on the diagonal `offset`: what is not below the one before it.
-  stack[2] = stack[2].toInt() - 1;
-  triangle_indices(stack, false);
-}
+void triu_indices(Stack& stack) { triangle_indices(stack, false); }
 
 constexpr NamedShape kShapes[] = {
     {"aten::index_select", index_select},

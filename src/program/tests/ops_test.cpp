@@ -136,6 +136,13 @@ TEST_CASE(
   CHECK(has(status.hint, "[2, 3] float32, [4, 5] float32"));
 }
 
+TEST_CASE("ops: of numbers only are refused: nothing is made while shapes are inferred") {
+  for (const auto& script : {one("repeat", {f(1.5), list({i(int64_t{1} << 40)})}),
+                             one("new_zeros", {f(1.5), list({i(int64_t{1} << 40)})})}) {
+    CHECK(has(refused(script).what, "at least one operand must be a tensor"));
+  }
+}
+
 TEST_CASE("budget: memory bombs are refused before anything is allocated") {
   const auto huge = i(int64_t{1} << 40);
   CHECK(refused(one("zeros", {list({huge})})).code == Code::kOverBudget);
