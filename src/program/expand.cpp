@@ -14,6 +14,9 @@ namespace {
 using wire::Node;
 using wire::NodeKind;
 
+constexpr int64_t kValuesOfNode =
+    4;  // on average: operations that return lists count by their pieces
+
 at::Tensor meta(at::IntArrayRef sizes, at::ScalarType dtype) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
@@ -128,7 +131,8 @@ class Expander {
 
   Status check_count(int64_t more) const {
     const int64_t count = static_cast<int64_t>(graph_.tasks.size()) + more;
-    if (count <= graph_.options.limits.nodes) return ok_status();
+    const int64_t values = static_cast<int64_t>(graph_.values.size()) / kValuesOfNode;
+    if (std::max(count, values) <= graph_.options.limits.nodes) return ok_status();
     return error(Code::kOverBudget, "fewer steps or a smaller body, or raise the budget",
                  "{} nodes with loops unrolled, at most {} are allowed", count,
                  graph_.options.limits.nodes);

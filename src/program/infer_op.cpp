@@ -109,6 +109,34 @@ std::vector<at::Tensor> with_own_targets(const Call& call, std::span<const at::T
   return own;
 }
 
+constexpr int64_t kOutputsMax = 100'000;  // of one operation
+
+int64_t int_argument(const Call& call, std::string_view name, int64_t otherwise) {
+  const auto& arguments = call.operation->schema->arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() == name && call.slots[i].fixed.isInt())
+      return call.slots[i].fixed.toInt();
+  }
+  return otherwise;
+}
+
+/// Pieces are views, but each is an object: their number is bounded before torch makes a list.
+void check_num_outputs(const Call& call, std::span<const at::Tensor> operands) {
+  const auto& returns = call.operation->schema->returns();
+  if (operands.empty() || returns.size() != 1 || returns[0].type()->str() != "Tensor[]") return;
+  int64_t pieces = std::max(int_argument(call, "sections", 0), int_argument(call, "chunks", 0));
+  const int64_t dim = int_argument(call, "dim", 0);
+  const int64_t dims = operands[0].dim();
+  if (dim >= -dims && dim < dims) {
+    const int64_t size = operands[0].size(dim);
+    if (call.operation->name == "aten::unbind.int") pieces = size;
+    const int64_t piece = int_argument(call, "split_size", 0);
+    if (piece > 0) pieces = size / piece;
+  }
+  TORCH_CHECK(pieces <= kOutputsMax, pieces, " pieces are too large a number: at most ",
+              kOutputsMax);
+}
+
 void check_targets(std::span<const at::Tensor> operands, std::span<const at::Tensor> after) {
   for (size_t i = 0; i < operands.size(); ++i) {
     TORCH_CHECK(operands[i].sizes() == after[i].sizes(), "output with shape ", operands[i].sizes(),
@@ -158,6 +186,7 @@ Result<Inferred> infer(const Call& call, std::span<const at::Tensor> given) {
     ~Reset() { current_cost = nullptr; }
   } reset;
   try {
+    check_num_outputs(call, given);
     operands = with_own_targets(call, given);
     std::vector<c10::IValue> stack = call.stack(operands, at::kMeta);
     if (const ShapeFunction own = shape_function(operation.name)) {

@@ -188,6 +188,24 @@ TEST_CASE("budget: memory bombs are refused before anything is allocated") {
   }
 }
 
+TEST_CASE("budget: so are lists of views that are too long, and many lists") {
+  for (const char* name : {"tensor_split.sections", "hsplit.int", "chunk"}) {
+    CHECK(refused(one(name, {c(0), i(int64_t{1} << 40)})).code == Code::kOverBudget);
+  }
+  for (const bool split : {false, true}) {
+    Script s;
+    s.constant(at::ones({1}));
+    const int view = s.op("expand", {c(0), list({i(int64_t{1} << 40)})});
+    split ? s.op("split.Tensor", {v(view), i(1)}) : s.op("unbind.int", {v(view)});
+    CHECK(refused(s).code == Code::kOverBudget);
+  }
+  Script many;
+  many.program.budget.nodes = 100;
+  many.constant(at::ones({50}));
+  for (int k = 0; k < 50; ++k) many.op("unbind.int", {c(0)});
+  CHECK(refused(many).code == Code::kOverBudget);
+}
+
 TEST_CASE("budget: many values that are alive together are refused while running") {
   Script s;
   s.program.budget.temporary_bytes = 4000;
