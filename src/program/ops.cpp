@@ -164,9 +164,11 @@ Result<const Operation*> find_operation(std::string_view name) {
       known.push_back(fmt::format("aten::{}", listed));
     }
   }
-  std::string hint = best != nullptr
-                         ? std::string(best->why)
-                         : did_you_mean(full, known, "see docs/reference/operations.md");
+  std::string hint =
+      best != nullptr
+          ? std::string(best->why)
+          : did_you_mean(full, known,
+                         "compose it of listed operations, or run it locally in a callback");
   return error(Code::kUnsupported, std::move(hint),
                "operation {} is not on the list of operations that a program may use", full);
 }
